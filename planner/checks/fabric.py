@@ -14,7 +14,7 @@ from planner.checks.rule import Violations, at_most, broken, exceeds, figures, m
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network, Switch
 from planner.physics.network import transport
-from planner.physics.network.clos_fabric import Design, unwirable
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import (
     FAMILIES,
     Bill,
@@ -84,7 +84,7 @@ def wirable(physics: PlanPhysics) -> Violations:
         if fault:
             yield broken(rule, fault)
         elif site in physics.designs:
-            yield from (broken(rule, reason) for reason in unwirable(physics.designs[site]))
+            yield from (broken(rule, reason) for reason in physics.designs[site].faults())
         yield from at_most(rule, len(fabric.tiers), network.max_tiers, "tiers", "tiers allowed")
         most = network.max_rails_per_leaf or fabric.rails_per_leaf
         yield from at_most(rule, fabric.rails_per_leaf, most, "rails share a leaf", "rails may")
@@ -231,7 +231,7 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
                     choices = {"leaf_down": ends, "leaf_up": up, "leaf_bundle": above, "split": split}
                     choices |= {"rails_per_pod": rack.rails, "domains_per_pod": domains, "lanes": lanes}
                     design = design_for(name, network, (leaf, spine), racks * domains, rack, nic, **choices)
-                    if not [*unwirable(design), *network_limits(network, name, design)]:
+                    if not [*design.faults(), *network_limits(network, name, design)]:
                         most = max(most, design.racks)
                         break
     return most
@@ -445,7 +445,7 @@ def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
 def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
     """Check that a row of a fabric frontier can be wired, keeps the network's rules, and states its own figures."""
     design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
-    reasons = list(unwirable(design))
+    reasons = list(design.faults())
     yield from (broken(rule, reason) for reason in reasons)
     if reasons:
         return

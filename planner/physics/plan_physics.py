@@ -12,7 +12,7 @@ from planner.instance.grid import BalancingAuthority, Grid, PowerNode
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
-from planner.physics.network.clos_fabric import Design, unwirable
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import design_fault, design_of
 from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost
@@ -210,7 +210,7 @@ class PlanPhysics:
     @cached_property
     def wired(self) -> dict[str, Design]:
         """Return the plan's fabric designs that can be wired: only these have counts."""
-        return {site: design for site, design in self.designs.items() if not unwirable(design)}
+        return {site: design for site, design in self.designs.items() if not design.faults()}
 
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:

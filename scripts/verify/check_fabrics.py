@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.instance.workload import catalogue
-from planner.physics.network.clos_fabric import Design, unwirable
+from planner.physics.network.clos_fabric import Design
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "paper"))
 from closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers
@@ -101,7 +101,7 @@ def judge(row: Row) -> tuple[bool, str]:
     """Say whether a row holds, and what of it."""
     rails = re.match(r"(\d+) rails", row["rails_or_planes"])
     apart = [1, int(rails[1])] if rails else [1]
-    several = [d for n in apart for d in designs(row, n) if not unwirable(d)]
+    several = [d for n in apart for d in designs(row, n) if not d.faults()]
     same = next((d for d in several if counts(d) == stated(row)), None)
     if same is not None:
         money = row["cost_musd"] and math.isclose(

@@ -13,7 +13,7 @@ from fabric_graph import meets
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FabricRequest
-from planner.physics.network.clos_fabric import Design, unwirable
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import bill, spare_ports
 
@@ -128,7 +128,7 @@ def pinned(i: Instance, s: Switch, d: Design) -> bool:
 
 def accepts(i: Instance, r: FabricRequest, s: Switch, d: Design) -> bool:
     """Say whether wiring, pins, shares and time rules accept a design of leaves of a model."""
-    fits = d.tiers <= i.network.max_tiers and pinned(i, s, d) and not unwirable(d)
+    fits = d.tiers <= i.network.max_tiers and pinned(i, s, d) and not d.faults()
     between = enough_between_groups(i, d) if isinstance(d, Dragonfly) else fits and enough_between(i, d)
     return fits and between and hidden(i, r, d)
 

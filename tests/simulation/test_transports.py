@@ -12,7 +12,7 @@ from tiers import slow
 
 from planner.errors import InputError
 from planner.physics import ticking
-from planner.physics.network.clos_fabric import Design, unwirable
+from planner.physics.network.clos_fabric import Design
 from planner.simulation.flow_times import (
     DONE,
     LocalView,
@@ -88,7 +88,7 @@ def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     zone = {"rails_per_zone": 1, "domains_per_zone": 16, "core_up": 4 // ratio, "core_bundle": 1}
     rates = {"nic_gbps": 8e-9, "link_gbps": 8e-9}  # a byte per second
     d = Design(ports=8, rails=1, racks=512, leaf_down=4, leaf_up=4, **rates, **pod, **zone)
-    assert (d.zones, d.oversubscription["core"], unwirable(d)) == (8, ratio, [])
+    assert (d.zones, d.oversubscription["core"], d.faults()) == (8, ratio, [])
     tree = tree_of_design(d).tree
     # Everyone sends to the zone after its own: all flows cross the super-spines.
     crossing = Flows(source=tree.slots, target=np.roll(tree.slots, -64), size=np.ones(512))

@@ -507,7 +507,7 @@ class Design:
         return [text] * (self.wan_ports > 0 and taken + links > ports)
 
     def faults(self) -> list[str]:
-        """Return the faults of a fabric design's wiring: ports or bundles that do not add up."""
+        """Return why a fabric design cannot be wired: ports or bundles that do not add up, GPUs out of reach."""
         if self.single:
             ends = self.endpoint_links // self.networks
             over = ends + self.leaf_spare > self.ports * self.split
@@ -533,7 +533,8 @@ class Design:
         for name, boxes, least in ("core", self.core_boxes, 3), ("super-spine", self.super_spine_boxes, 4):
             if boxes and self.tiers < least:
                 bad.append(f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected")
-        return bad or self._wan_gateway_faults()
+        reach = [f"reach: {self.pods} pods and no core to join them"] * (self.pods > 1 and not self.joined)
+        return bad or self._wan_gateway_faults() or reach
 
     def _zone_faults(self) -> list[str]:
         sizes = (self.rails_per_zone, self.rails_per_pod), (self.domains_per_zone, self.domains_per_pod)
@@ -571,11 +572,3 @@ class Design:
         if not 1 <= self.rails_per_pod <= self.rails or self.domains_per_pod < 1:
             bad.append(f"pod: {self.rails_per_pod} rails of {self.rails}, {self.domains_per_pod} domains")
         return bad
-
-
-def unwirable(design: Design) -> list[str]:
-    """Return why a fabric design, or a dragonfly, cannot be wired, in numbers; all GPUs must reach each other."""
-    bad = design.faults()
-    if not (bad or design.joined) and design.pods > 1:
-        bad.append(f"reach: {design.pods} pods and no core to join them")
-    return bad

@@ -10,7 +10,7 @@ from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.checks.cables import _links_out, _most_flows, sends_that_meet
-from planner.physics.network.clos_fabric import Design, unwirable
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.transport import locality, ring_loads, send_loads
 from planner.physics.plan_physics import PlanPhysics
@@ -98,7 +98,7 @@ def placed(draw: st.DrawFn) -> tuple[Design, list[list[int]], bool]:
 def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, list[list[int]], bool]) -> None:
     """Flows out of the fullest block over the cables that leave it are shares times oversubscriptions."""
     d, stages, wrap = x
-    assert unwirable(d) == []
+    assert d.faults() == []
     where = locality(stages, d.block_racks, wrap=wrap)
     sends = send_loads(d, where.share_leaving)
     rings = ring_loads(d, where.allreduces_leaving)

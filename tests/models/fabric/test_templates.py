@@ -24,7 +24,7 @@ from planner.models.fabric.design_table import DesignTable, Ints
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.physics.network.clos_fabric import Design, unwirable
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.transport import (
     Locality,
@@ -132,7 +132,7 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
         d = found.design
-        assert unwirable(d) == []
+        assert d.faults() == []
         leaf, above = by_name[found.switch], [by_name[name] for name in found.above]
         assert (d.ports, d.tier_ports["spine"]) == (leaf.ports, above[0].ports)
         price = bill(i.network, leaf, d, above)
@@ -161,7 +161,7 @@ def test_the_whole_table_has_all_of_the_other(name: str) -> None:
         assert (figures <= row * (1 + 1e-9)).all(axis=1).any()
     for k in range(0, len(whole), 1 + len(whole) // 40):
         found = t.template(traffic, blocks, whole, k)
-        assert unwirable(found.design) == []
+        assert found.design.faults() == []
         assert tuple(figures[k]) == pytest.approx((found.send, found.allreduce, found.usd, found.mw))
 
 
@@ -243,7 +243,7 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
     models = {s.name: set[str]() for s in i.network.switches}
     for s, *above in itertools.product(i.network.switches, repeat=3):
         for d in every_design(i, request, s, *above):
-            if d.tiers > 3 or unwirable(d) or not enough_between(i, d):
+            if d.tiers > 3 or d.faults() or not enough_between(i, d):
                 continue
             models[s.name].add(above[0].name)
             usd = bill(i.network, s, d, above).usd

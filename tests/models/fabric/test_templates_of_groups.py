@@ -10,7 +10,6 @@ from each_case import each
 from fabric_cases import PHI, beaten, crossings, every_template, instance, request, switch, templates
 
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.physics.network.clos_fabric import unwirable
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 
@@ -34,12 +33,12 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
     x = t.options(traffic, blocks)
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
-        assert unwirable(found.design) == []
+        assert found.design.faults() == []
         assert links in (0, found.design.group_links)
         assert (x.send[k], x.allreduce[k], x.usd[k]) == pytest.approx((found.send, found.allreduce, found.usd))
     seen = 0
     for s, spine, d in every_dragonfly(i, request(traffic.racks(blocks))):
-        if unwirable(d) or not enough_between_groups(i, d) or links not in (0, d.group_links):
+        if d.faults() or not enough_between_groups(i, d) or links not in (0, d.group_links):
             continue
         usd = bill(i.network, s, d, [spine]).usd
         for n in range(1, stages + 1):

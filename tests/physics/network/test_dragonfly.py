@@ -12,7 +12,6 @@ from fabric_graph import laid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.physics.network.clos_fabric import unwirable
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
 from planner.physics.network.fabric_designs import lay
 
@@ -65,11 +64,11 @@ def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: i
     side = {"rails": 1, "leaf_down": p, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": a, "group_links": 1}
     d = made(Dragonfly, racks=endpoints, **side)
     d = dataclasses.replace(d, ports=p + a - 1 + h)
-    assert unwirable(d) == []
+    assert d.faults() == []
     assert (d.pods, d.leaves, d.global_ports) == (groups, a * groups, h)
     assert d.switch_links == groups * a * (a - 1) // 2 + groups * (groups - 1) // 2
     more = dataclasses.replace(made(Dragonfly, racks=endpoints + a * p, **side), ports=d.ports)
-    assert "leaf ports" in unwirable(more)[0]
+    assert "leaf ports" in more.faults()[0]
 
 
 def test_largest_dragonfly_plus() -> None:
@@ -82,16 +81,16 @@ def test_largest_dragonfly_plus() -> None:
     }  # fmt: skip
     racks = half**2 * (half**2 + 1)
     d = dataclasses.replace(made(DragonflyPlus, racks=racks, **side), ports=2 * half)
-    assert unwirable(d) == []
+    assert d.faults() == []
     assert (d.pods, d.leaves, d.spines, d.endpoint_links) == (17, 68, 68, 272)
     more = dataclasses.replace(made(DragonflyPlus, racks=racks + 1, **side), ports=2 * half)
-    assert unwirable(more) == ["spine ports: 4 down + 5 global > 8 ports"]
+    assert more.faults() == ["spine ports: 4 down + 5 global > 8 ports"]
 
 
 @settings(deadline=None)
 @given(dragonflies())
 def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
-    assert unwirable(d) == []
+    assert d.faults() == []
     found = laid(d)
     most = max(int(used.sum(axis=1).max()) for tier, used in found.used.items() if tier not in ("gpu", "wan-gateway"))
     assert most + d.leaf_spare * (d.tiers == 1) <= d.ports * d.split
@@ -100,7 +99,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
 @settings(deadline=None)
 @given(dragonflies())
 def test_one_port_fewer_is_refused(d: Dragonfly) -> None:
-    assert unwirable(dataclasses.replace(d, ports=d.ports - 1))
+    assert dataclasses.replace(d, ports=d.ports - 1).faults()
 
 
 def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:

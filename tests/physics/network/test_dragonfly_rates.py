@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_dragonfly import dragonflies, groups_of, made
 
-from planner.physics.network.clos_fabric import unwirable
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
 from planner.physics.network.fabric_designs import lay
 from planner.physics.network.transport import ring_loads
@@ -37,7 +36,7 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
     """Six GPUs of a leaf, 2·3 leaves of a group, over the links that they are assured of, each for two GPUs."""
     # An all-reduce between racks has a flow for each of the 3 GPUs that a rack has at a leaf, and of 2·3 in a group.
     d = Dragonfly.of(**SIDE, **choices)
-    assert unwirable(d) == []
+    assert d.faults() == []
     assert (d.pods, d.leaves, d.group_sizes, d.pod_uplinks) == (4, 24, {6: 4}, 15)
     assert (d.exits["leaf"], d.exits["pod"]) == (pytest.approx(leaf_exit), pod_exit)
     assert d.oversubscription["leaf"] == pytest.approx(6 / (leaf_exit * 2))
@@ -49,7 +48,7 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
 
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
-    assert unwirable(d) == []
+    assert d.faults() == []
     assert (d.pods, d.group_sizes, d.exits["leaf"], d.oversubscription["spine"]) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
 
@@ -127,15 +126,15 @@ def test_shares_of_a_bundle() -> None:
 def test_what_cannot_be_wired_is_said(kind: type[Dragonfly], choices: dict[str, int], said: str) -> None:
     """One choice of a good dragonfly changed is named in numbers, first of all that it breaks."""
     good = kind.of(**SIDE, **({"leaf_up": 8} if kind is DragonflyPlus else {}))
-    assert unwirable(good) == []
-    assert unwirable(dataclasses.replace(good, **choices))[0] == said
+    assert good.faults() == []
+    assert dataclasses.replace(good, **choices).faults()[0] == said
 
 
 def test_one_router_is_no_dragonfly() -> None:
     """All racks at one router of each network leave nothing to join; two routers are a group."""
     one = Dragonfly.of(**SIDE | {"rails": 1, "racks": 2, "rails_per_pod": 1, "group_links": 0})
-    assert unwirable(one) == ["groups: 1 of 1 router; several groups, or routers, expected"]
-    assert unwirable(Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0})) == []
+    assert one.faults() == ["groups: 1 of 1 router; several groups, or routers, expected"]
+    assert Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}).faults() == []
 
 
 Hop = tuple[str, int, int]  # kind of link, from, to; links between two groups apart by number

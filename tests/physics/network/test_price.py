@@ -14,7 +14,7 @@ from test_cabling import wirable
 from test_dragonfly import dragonflies
 
 from planner.instance.network import Network, Switch
-from planner.physics.network.clos_fabric import TIERS, Design, unwirable
+from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.fabric_designs import (
     WAN_GATEWAY,
     bill,
@@ -152,7 +152,7 @@ def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float
     assert min_fabric_mw(n) * 1e6 == pytest.approx(watts)
     full = Design(ports=8, rails=32, racks=1, leaf_down=32, split=4)
     if factor < 1:
-        assert not unwirable(full)
+        assert not full.faults()
         assert bill(n, s, full).usd == pytest.approx(32 * min_fabric_usd(n))
         assert bill(n, s, full).mw * 1e6 == pytest.approx(32 * watts + (12 * each[1] if media else 0))
 

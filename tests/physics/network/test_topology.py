@@ -9,7 +9,7 @@ from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.network.clos_fabric import TIERS, Design, unwirable
+from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.transport import ring_loads
 
 
@@ -35,7 +35,7 @@ TWO_TIERS = [
 @each(("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS)
 def test_published_two_tier_counts(source, nodes, rails, bundle, leaves, spines, links):
     d = two_tiers(nodes, rails, bundle)
-    assert not unwirable(d), source
+    assert not d.faults(), source
     assert (d.leaves, d.spines, d.cores, d.switch_links, d.endpoint_links) == (leaves, spines, 0, links, nodes * rails)
 
 
@@ -60,7 +60,7 @@ THREE_TIERS = [
 @each(("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"), THREE_TIERS)
 def test_published_three_tier_counts(source, nodes, rails, domains, bundle, leaves, spines, cores):
     d = three_tiers(nodes, rails, domains, bundle)
-    assert not unwirable(d), source
+    assert not d.faults(), source
     assert (d.leaves, d.spines, d.cores) == (leaves, spines, cores)
     assert d.switch_links == 2 * d.endpoint_links == 2 * nodes * rails
 
@@ -75,14 +75,14 @@ def test_h100_bom_sums() -> None:
 def test_h100_bom_rows_beyond_three_tiers_are_refused(gpus: int) -> None:
     """The BOM's 5N/k for 131,072 and 262,144 GPUs would need more core ports than a tree of 64-port switches has."""
     assert gpus > fat_tree_endpoints(64, 3) == 65536
-    bad = unwirable(three_tiers(gpus // 8, 8, 4, 1))
+    bad = three_tiers(gpus // 8, 8, 4, 1).faults()
     assert bad == [f"core ports: {gpus // 1024} pods x 1 links > 64 ports"]
 
 
 def test_agache_oversubscribed_with_equal_bundles() -> None:
     """The same ports with equal bundles take 5,660 switches, 440 of them cores, and 307,360 links at the least."""
     several = [agache(b1, b2) for b1 in (1, 2, 5, 10, 25, 50) for b2 in (1, 2, 4, 8, 11)]
-    best = min((d for d in several if not unwirable(d)), key=lambda d: d.switches)
+    best = min((d for d in several if not d.faults()), key=lambda d: d.switches)
     assert (best.switches, best.cores, best.switch_links) == (5660, 440, 307_360)
 
 
@@ -99,7 +99,7 @@ def test_agache_two_tier_reach() -> None:
     d = Design(
         ports=256, rails=1, racks=51_200, leaf_down=200, leaf_up=50, leaf_bundle=1, rails_per_pod=1, domains_per_pod=256
     )
-    assert not unwirable(d)
+    assert not d.faults()
     assert (d.leaves, d.spines, d.switch_links) == (256, 50, 12_800)
 
 
@@ -113,7 +113,7 @@ def test_agache_wirable_needs_more_than_relaxed() -> None:
             for up in range(width * bundle, 257 - width * bundle):
                 d = Design(ports=256, rails=1, racks=800_000, **leaf, rails_per_pod=1, spine_up=up)
                 several = [dataclasses.replace(d, spine_bundle=b) for b in range(1, 256 // d.pods + 1) if up % b == 0]
-                found += [d.switches for d in several if not unwirable(d)]
+                found += [d.switches for d in several if not d.faults()]
     assert min(found) == 15_850 > sum(relaxed_tiers(800_000, ((128, 128), (128, 128)), 256))
 
 
@@ -125,7 +125,7 @@ def test_rails_apart_are_networks_of_their_own() -> None:
         "domains_per_pod": 32,
     }  # fmt: skip
     d = Design(**one, apart=8)
-    assert not unwirable(d)
+    assert not d.faults()
     assert (d.leaves, d.spines, d.cores, d.switches, d.switch_links, d.endpoint_links) == (256, 128, 0, 384, 8192, 8192)
 
 
@@ -136,10 +136,10 @@ def test_rack_leaves_take_whole_racks() -> None:
         "domains_per_pod": 4, "rail_gpus": 8,
     }  # fmt: skip
     d = Design(**one, leaf_down=128)
-    assert not unwirable(d)
+    assert not d.faults()
     loads = d.oversubscription["leaf"], ring_loads(d, (1,))["leaf"]
     assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, *loads) == (16, 4, 4, 512, 2.0, 1 / 8)
-    assert unwirable(Design(**one, leaf_down=130))[0] == "leaf domain: 130 ports are not whole racks of 8 GPUs"
+    assert Design(**one, leaf_down=130).faults()[0] == "leaf domain: 130 ports are not whole racks of 8 GPUs"
 
 
 def test_lanes_multiply_boxes_and_cables() -> None:
@@ -170,7 +170,7 @@ def changed(**values: int) -> Design:
 
 def test_good_design_is_wirable_at_every_edge() -> None:
     """The design that the next test breaks uses every leaf, spine and core port."""
-    assert not unwirable(GOOD)
+    assert not GOOD.faults()
     assert GOOD.leaf_down + GOOD.leaf_up == GOOD.spine_down + GOOD.spine_up == GOOD.pods * GOOD.spine_bundle == 8
 
 
@@ -205,23 +205,23 @@ def test_good_design_is_wirable_at_every_edge() -> None:
     ],
 )  # fmt: skip
 def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> None:
-    assert any(text.startswith(rule) for text in unwirable(changed(**values)))
+    assert any(text.startswith(rule) for text in changed(**values).faults())
 
 
 def test_leaves_of_64_ports_under_spines_of_128() -> None:
     """At 1:1 spines of twice the ports make two tiers of 4,096 GPUs, which switches of 64 ports alone do not reach."""
     leaf = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": 1, "rails_per_pod": 8, "domains_per_pod": 16}
     d = Design(ports=64, spine_ports=128, rails=8, racks=512, **leaf)
-    assert not unwirable(d)
+    assert not d.faults()
     assert (d.leaves, d.spines, d.switch_links, d.spine_down) == (128, 32, 4096, 128)
     one_model = dataclasses.replace(d, spine_ports=0)
-    assert unwirable(one_model) == ["spine ports: 128 down + 0 up > 64 ports"]
+    assert one_model.faults() == ["spine ports: 128 down + 0 up > 64 ports"]
 
 
 def test_four_tiers_are_wirable_at_every_edge() -> None:
     """The design that the cases of zones break uses every port of a core."""
     d = changed(**ZONE, racks=32)
-    assert not unwirable(d)
+    assert not d.faults()
     assert (d.tiers, d.zones, d.core_pods) == (4, 4, 2)
     assert d.core_down + d.core_up == d.zones * d.core_bundle == 8
 
@@ -235,18 +235,18 @@ def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
         rails_per_pod=1, domains_per_pod=half,
         spine_up=half, spine_bundle=1, rails_per_zone=1, domains_per_zone=half**2, core_up=half, core_bundle=1,
     )  # fmt: skip
-    assert not unwirable(d)
+    assert not d.faults()
     assert d.endpoint_links == fat_tree_endpoints(ports, 4)
     assert d.switches == fat_tree_switches(d.endpoint_links, ports, 4)
     assert d.switch_links == fat_tree_links(d.endpoint_links, 4)
     more = dataclasses.replace(d, racks=d.racks + 1)
-    assert unwirable(more) == [f"super-spine ports: {ports + 1} zones x 1 links > {ports} ports"]
+    assert more.faults() == [f"super-spine ports: {ports + 1} zones x 1 links > {ports} ports"]
 
 
 def test_rails_may_not_stay_apart() -> None:
     """Two tiers with a pod per rail reach only GPUs of one index, where every GPU must reach every other."""
     d = Design(ports=8, rails=2, racks=8, leaf_down=4, leaf_up=4, leaf_bundle=1, rails_per_pod=1, domains_per_pod=2)
-    assert unwirable(d) == ["reach: 2 pods and no core to join them"]
+    assert d.faults() == ["reach: 2 pods and no core to join them"]
 
 
 # --- cables laid one by one -----------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_cables_agree_with_the_counts(d: Design) -> None:
 
 @given(designs())
 def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
-    if not unwirable(d):
+    if not d.faults():
         g = cables(d)
         assert max(g.degree(n) for n in g if n[0] != "gpu") <= d.ports
         assert nx.is_connected(g)
@@ -327,6 +327,6 @@ def test_refused_means_that_full_boxes_overflow_or_gpus_are_apart(d: Design) -> 
         d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0
     )
     full &= d.tiers < 4 or (d.domains % d.domains_per_zone == 0 and d.rails % d.rails_per_zone == 0)
-    if full and unwirable(d):
+    if full and d.faults():
         g = cables(d)
         assert max(g.degree(n) for n in g if n[0] != "gpu") > d.ports or not nx.is_connected(g)
