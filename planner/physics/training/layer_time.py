@@ -1,4 +1,4 @@
-"""Compute the seconds of parts of a training step: a layer's passes, exchanges between ranks, and once-a-step parts."""
+"""Compute the seconds of parts of a training step: a layer's passes, collectives of ranks, and once-a-step parts."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Work and size of a Transformer, dense or with routed experts, and its compute-optimal size for a FLOP budget.
+"""Work, size and kinds of layers of a Transformer, dense or with experts, and its best size for a FLOP budget.
 
 Weights are those of the matrices: biases, norms and the like are left out, as 12·L·h² does.
 """
