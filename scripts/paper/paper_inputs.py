@@ -144,7 +144,7 @@ class Case:
         shape = operations.LayerShape(
             tensor_parallel=tensor_parallel, micro_batch=1, recompute=recompute, sequence_parallel=sharded
         )
-        sizes = memory.ElementBytes(element, mask=0.5)
+        sizes = memory.ElementBytes(element, element, element, mask=0.5)
         one = memory.activation_bytes_per_layer(self.model(heads), SEQUENCE, shape, sizes)
         return self.layers * float(one)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -94,21 +94,18 @@ def stored_tensors(model: Model, *, routed: bool = False, imbalance: float = 1.0
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ElementBytes:
-    """Bytes of memory of an element of an activation that is stored for the backward pass."""
+class ElementBytes(NamedTuple):
+    """Bytes of memory of an element stored for the backward pass, by kind of tensor, and of a mask of dropout."""
 
-    element: float
-    mask: float = 1.0  # of dropout
-    product: float | None = None  # inputs of products, which may be narrower
-    attention: float | None = None  # Q, K and V
+    other: float
+    input: float  # of products, which may be narrower
+    attention: float  # Q, K and V
+    mask: float = 1.0
 
     def per_token(self, tensors: Iterable[StoredTensor], s: LayerShape) -> float:
         """Compute the bytes of memory per token of some stored tensors on a TP rank."""
-        product = self.element if self.product is None else self.product
-        sizes = {"input": product, "attention": self.attention or self.element, "other": self.element}
         ranks = {True: s.split, False: s.tensor_parallel}
-        return sum(x.elements * sizes[x.kind] / ranks[x.whole] for x in tensors)
+        return float(sum(x.elements * getattr(self, x.kind) / ranks[x.whole] for x in tensors))
 
 
 def activation_bytes_per_layer(
@@ -123,12 +120,12 @@ def activation_bytes_per_layer(
     narrower, the attention's output is kept in both types, for its own backward and for the projection's (Transformer
     Engine saves the cast input of a product).
     """
-    tokens, element = s.tokens(sequence), sizes.element
+    tokens, element = s.tokens(sequence), sizes.other
     if s.recompute == "full":
         return element * tokens * model.hidden / s.split
     each = sizes.per_token(stored_tensors(model, routed=routed, imbalance=imbalance), s)
-    if sizes.product is not None and sizes.product < element:
-        each += sizes.product * transformer.attention_outputs(model) / s.tensor_parallel
+    if sizes.input < element:
+        each += sizes.input * transformer.attention_outputs(model) / s.tensor_parallel
     linear = tokens * (each + 2 * sizes.mask * model.hidden / s.split)
     if s.recompute == "selective":
         return linear
@@ -196,7 +193,7 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
     attention = min(element, COMPUTE_BYTES["fp8"]) if operations.attends_in_fp8(m) else element
     mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
-    sizes = ElementBytes(element, mask=0.0 if flash else 1.0, product=product, attention=attention)
+    sizes = ElementBytes(element, product, attention, mask=0.0 if flash else 1.0)
 
     def stored(recompute: Recompute) -> float:
         own, imbalance = replace(s, recompute=recompute), m.expert_imbalance

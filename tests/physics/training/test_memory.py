@@ -36,11 +36,12 @@ FIGURE_1 = [
 ]
 
 
-def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, b: int = 1, **sizes: float) -> float:
+def per_layer(
+    model: Model, t: int, recompute: memory.Recompute, sp: bool, b: int = 1, *, element: float = 2.0, mask: float = 1.0
+) -> float:
     """Bytes of a layer at two bytes an element and one a mask, unless said otherwise."""
-    return memory.activation_bytes_per_layer(
-        model, S, shape(t, b=b, recompute=recompute, sp=sp), memory.ElementBytes(**{"element": 2.0, **sizes})
-    )
+    sizes = memory.ElementBytes(element, element, element, mask)
+    return memory.activation_bytes_per_layer(model, S, shape(t, b=b, recompute=recompute, sp=sp), sizes)
 
 
 def kept(model: Model, **kind: Any) -> tuple[float, float]:
@@ -133,7 +134,7 @@ def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int
     """Activations of a CP rank are those of its own tokens; only the scores know the whole sequence."""
     model = gpt(2, 64, 4)
     one = shape(b=3, recompute=recompute, c=c)
-    found = memory.activation_bytes_per_layer(model, 128, one, memory.ElementBytes(2))
+    found = memory.activation_bytes_per_layer(model, 128, one, memory.ElementBytes(2, 2, 2))
     assert found == 3 * held_by_a_rank(model, 128, c, recompute)
 
 
@@ -160,7 +161,7 @@ def test_inputs_of_products_are_kept_in_their_type() -> None:
     wide |= {"gate": 16, "up": 16}
     narrow = {"input of QKV": 8, "input of the projection": 8, "input of the FFN": 8, "input of its second product": 16}
     one = shape(recompute="selective")
-    found = memory.activation_bytes_per_layer(m, 1, one, memory.ElementBytes(2, mask=0, product=1))
+    found = memory.activation_bytes_per_layer(m, 1, one, memory.ElementBytes(2, 1, 2, mask=0))
     assert found == 2 * sum(wide.values()) + sum(narrow.values())
 
 
