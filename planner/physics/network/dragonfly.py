@@ -345,7 +345,10 @@ def assured_links(
     pod = total / 2 if valiant else links
     if not several:  # out of a router goes what leaves the group
         return pod, pod
-    return bundle * router_share(min(several), max(several), links=total, valiant=valiant), pod
+    if not valiant:
+        return bundle / (1 + np.minimum(total, 1)), pod
+    spread = unevenness(min(several), np.maximum(total, 1)) * (1 + max(several) / min(several))
+    return bundle * (min(several) / 2 / np.where(total, spread, 1)), pod
 
 
 def exchanged_links(
@@ -370,16 +373,6 @@ def exchanged_links(
     of_router, sent = math.ceil(of_group / routers) if routers else 0, leaf_ports * shares[1] * rails[1]
     group = sent + leaf_ports * rails[0] * (of_group / ports) if valiant else 2 * sent * (of_group / ports)
     return leaf_ports * shares[0] + leaf_ports * rails[0] * (of_router / ports), group
-
-
-def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:
-    """Compute the bundles between two routers of a dragonfly assured to traffic that leaves one; numbers or arrays."""
-    # Groups have `smallest` to `largest` routers, and each has `links` links to other groups.
-    several = np.minimum(links, 1)
-    if not valiant:
-        return 1 / (1 + several)
-    spread = unevenness(smallest, np.maximum(links, 1)) * (1 + largest / smallest)
-    return smallest / 2 / np.where(several, spread, 1)
 
 
 def unevenness(switches: Num, links: Num) -> Num:

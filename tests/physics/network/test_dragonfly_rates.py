@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_dragonfly import dragonflies, groups_of, made
 
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, assured_links, part_sizes, unevenness
 from planner.physics.network.fabric_designs import lay
 from planner.physics.network.transport import ring_loads
 
@@ -98,11 +98,12 @@ def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit
 def test_shares_of_a_bundle() -> None:
     """Half where others send too, all of it where none do; by way of a random router as the module's formula says."""
     # Of three routers and six links each has two, a third: b/(2·(1/3)·(1 + 3/3)) = 3/4 times 1/(1 + 2/6).
-    assert router_share(3, 3, links=0, valiant=False) == 1.0
-    assert router_share(3, 3, links=2, valiant=False) == 0.5
-    assert router_share(3, 3, links=0, valiant=True) == 1.5
-    assert router_share(3, 3, links=6, valiant=True) == pytest.approx(3 / 2 / (2 * (1 + 2 / 6)))
-    assert router_share(2, 3, links=6, valiant=True) == pytest.approx(2 / 2 / (2.5 * (1 + 1 / 6)))
+    for sizes, links, valiant, share in (
+        ([3], 0, False, 1.0), ([3], 2, False, 0.5), ([3], 0, True, 1.5),
+        ([3], 6, True, 3 / 2 / (2 * (1 + 2 / 6))), ([2, 3], 6, True, 2 / 2 / (2.5 * (1 + 1 / 6))),
+    ):  # fmt: skip
+        found, _ = assured_links(sizes, 1, None, links=links, groups=2, valiant=valiant)
+        assert found == pytest.approx(share)
     assert unevenness(4, 8) == 1 + 3 / 8
 
 
