@@ -69,7 +69,8 @@ def place(
 
     if objective not in OBJECTIVES:
         raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
-    from planner.scheduling.cluster_session import opened, place_by_time
+    from planner.scheduling.cluster_changes import opened
+    from planner.scheduling.cluster_session import place_by_time
 
     cluster, taken = opened(topology, busy, state, only)
     options: dict[str, Any] = {"busy": taken, "time_limit": time_limit, "seed": seed, "threads": threads}

@@ -11,8 +11,7 @@ from planner.errors import InputError
 from planner.models import Options
 from planner.models.placement.place_job import solve
 from planner.scheduling.cluster_changes import place_queue, preempt, replace
-from planner.scheduling.cluster_session import Cluster
-from planner.scheduling.placing import in_units, level_to_place
+from planner.scheduling.cluster_session import Cluster, in_units, level_to_place
 
 WHAT = {"member": "members", "data": "groups"}
 

@@ -15,8 +15,7 @@ import planner
 from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, Placement, Topology, TopologyBlock, TopologySwitch, natural, read_job
 from planner.errors import InputError, PlannerError
-from planner.scheduling.cluster_session import Cluster
-from planner.scheduling.placing import rules_of
+from planner.scheduling.cluster_session import Cluster, rules_of
 
 
 def random_world(seed: int) -> tuple[Topology, Job, list[str]]:
@@ -233,14 +232,14 @@ def test_bad_topologies_are_named(switches: list[TopologySwitch], says: str) -> 
 
 
 def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.scheduling import placing
+    from planner.scheduling import cluster_session
 
     def one_node_twice(*args: object) -> Placement:
         found = placement(*args)  # type: ignore[arg-type]
         return found.replaced(nodes=(found.nodes[1], *found.nodes[1:]))
 
-    placement = placing.placement
-    monkeypatch.setattr(placing, "placement", one_node_twice)
+    placement = cluster_session.placement
+    monkeypatch.setattr(cluster_session, "placement", one_node_twice)
     with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 occurs 2 times > 1"):
         planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
 
