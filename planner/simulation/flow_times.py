@@ -14,7 +14,6 @@ from planner.physics import tick
 from planner.plan.plan_sections import TransportFactor
 from planner.simulation import simulated_routes
 from planner.simulation.simulated_routes import Alive, Floats, Flows, Ints, Routes, Tree
-from planner.simulation.traffic import failed_cables, permutation
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
 ROUNDING = 1e-9  # of sums of rates
@@ -362,7 +361,7 @@ def flow_seconds(
     progress: Callable[[float], None] | None = None,
 ) -> Floats:
     """Compute the seconds until each simulated flow ends, around failed cables; above `FLOW_BYTES` in proportion."""
-    out = failed_cables(tree, failed, seed)
+    out = simulated_routes.failed_cables(tree, failed, seed)
     alive = Alive(tree, out) if len(out) else None
     lanes = len(tree.planes) * len(flows)
     sent = float(np.bincount(flows.source, flows.size).max())
@@ -468,7 +467,7 @@ def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
     """Return the percentile over seeds of a simulated permutation's slowest flow over its ideal: the slowdown."""
     tree, tails = reference_tree(runs, ports, planes), []
     for seed in range(runs.seeds):
-        flows = permutation(tree.slots, FLOW_BYTES, seed)
+        flows = simulated_routes.permutation(tree.slots, FLOW_BYTES, seed)
         tails.append(flow_seconds(tree, flows, runs.transport, seed).max() / ideal_seconds(tree, flows))
     return float(np.percentile(tails, runs.percentile))
 

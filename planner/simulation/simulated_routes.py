@@ -220,6 +220,17 @@ def joined(parts: list[Flows]) -> Flows:
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
 
+def equal_flows(source: Ints, target: Ints, size: float) -> Flows:
+    """Return flows of one size between sources and targets."""
+    return Flows(source=source, target=target, size=np.full(len(source), float(size)))
+
+
+def permutation(slots: Ints, size: float, seed: int) -> Flows:
+    """Return permutation traffic: every host sends to one other and receives from one, on a random cycle of all."""
+    cycle = slots[order(len(slots), seed, 1)]
+    return equal_flows(cycle, np.roll(cycle, -1), size)
+
+
 Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
 
 
@@ -286,6 +297,21 @@ class Alive:
                     lane = (alive <= wanted[:, None]).sum(axis=1)
                 links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
+
+
+def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
+    """Return the sorted numbers of failed cables of a simulation. InputError: more, or others, than there are."""
+    cables = sum(tree.cables[1:]) * len(tree.planes)
+    if isinstance(failed, int):
+        if not 0 <= failed <= cables:
+            known = f"from 0 to {cables}, the cables between switches"
+            raise InputError(f"--failed-links {failed}: must be {known}; give another number")
+        return np.sort(order(cables, seed, 9)[:failed])
+    wrong = [cable for cable in failed if not 0 <= cable < cables]
+    if wrong:
+        known = f"the number of a cable between switches (there are {cables})"
+        raise InputError(f"failed_cables: {wrong[0]} is not {known}; give one from 0 to {cables - 1}")
+    return np.unique(np.asarray(failed, np.int64))
 
 
 def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None) -> NoReturn:

@@ -25,8 +25,20 @@ from planner.simulation.flow_times import (
     mean_fullest,
     spread,
 )
-from planner.simulation.simulated_routes import Alive, Fabric, Flows, Tree, ecmp, order, spray, tree_of_fabric, words
-from planner.simulation.traffic import alltoall, failed_cables, permutation, tree_of_design
+from planner.simulation.simulate import alltoall, tree_of_design
+from planner.simulation.simulated_routes import (
+    Alive,
+    Fabric,
+    Flows,
+    Tree,
+    ecmp,
+    failed_cables,
+    order,
+    permutation,
+    spray,
+    tree_of_fabric,
+    words,
+)
 
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,
 # counted by hand-written code.

@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.physics.network.clos_fabric import Design, unwirable
-from planner.simulation.simulated_routes import Alive, Classes, Fabric, Flows, Routes, Tree, ecmp, spray, tree_of_fabric
-from planner.simulation.traffic import failed_cables, permutation, tree_of_design
+from planner.simulation.simulate import tree_of_design
+from planner.simulation.simulated_routes import (
+    Alive,
+    Classes,
+    Fabric,
+    Flows,
+    Routes,
+    Tree,
+    ecmp,
+    failed_cables,
+    permutation,
+    spray,
+    tree_of_fabric,
+)
 
 
 @st.composite
