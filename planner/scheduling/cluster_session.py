@@ -425,8 +425,8 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     rows = [(names[0], split), (names[1], extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
         rows.insert(0, ("split members", members))
-    floors = [(name, value, min(value, least.get(name, 0))) for name, value in rows]
-    proven = [(name, value, value if proved else floor, floor) for name, value, floor in floors]
+    least_of = [(name, value, min(value, least.get(name, 0))) for name, value in rows]
+    proven = [(name, value, value if proved else lower, lower) for name, value, lower in least_of]
     crossing = zip(names[2:], across, strict=True) if parts == "groups" else ()
     figures, above = (figures_of(job, None, own, 0) for own in (proven, [(*pair, 0, 0) for pair in crossing]))
     one = job.kinds[0]  # of a mesh the data groups alone

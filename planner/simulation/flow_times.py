@@ -38,14 +38,6 @@ class Pauses:
     max_steps: int = 400_000
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Spread:
-    """Times of simulated flows with pauses: when their parts ended, and how many links were paused."""
-
-    end: Floats  # seconds when each part of a flow ended; infinite for those that were not waited for
-    most_paused: int  # most links that were paused at one time
-
-
 class Queues:
     """Queues of simulated flows: entries of routes in order of travel, and the bytes that wait at each."""
 
@@ -222,19 +214,20 @@ def spread(
     view: "LocalView | None" = None,
     *,
     progress: Callable[[float], None] | None = None,
-) -> Spread:
-    """Simulate flows with pauses until the `waited` parts end, while others keep sending; return ends and pauses.
+) -> tuple[Floats, int]:
+    """Simulate flows with pauses until the `waited` parts end, while others keep sending.
 
-    `rate`: bytes per second of a host's link in a plane. `progress`: takes the share of the bytes that have arrived. A
-    flow from a host to itself ends at once. InputError: the flows have not ended after the last step.
+    Return the seconds when each part of a flow ended, infinite for those that were not waited for, and the most links
+    that were paused at one time. `rate`: bytes per second of a host's link in a plane. `progress`: takes the share of
+    the bytes that have arrived. A flow from a host to itself ends at once. InputError: the flows have not ended after
+    the last step.
     """
     pauses = pauses or Pauses()
     tick()
     queues = Queues(routes, rate, pauses, view)
     alone = queues.steps_without_a_queue()
     if alone is not None and len(waited) and alone[waited].max() <= pauses.max_steps:
-        end = np.where(alone <= alone[waited].max(), alone * pauses.step_seconds, np.inf)
-        return Spread(end=end, most_paused=0)
+        return np.where(alone <= alone[waited].max(), alone * pauses.step_seconds, np.inf), 0
     end, most = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0
     queues.missing[end == 0] = np.inf
     step, due, sent = 0, np.isinf(end[waited]).any(), max(1e-300, float(routes.size.sum()))
@@ -253,7 +246,7 @@ def spread(
     if due:
         late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
         raise InputError(f"pauses: {late} after {pauses.max_steps * pauses.step_seconds:g} s; give more steps")
-    return Spread(end=end, most_paused=most)
+    return end, most
 
 
 FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
@@ -382,9 +375,9 @@ def flow_seconds(
         routes = even if alive is None and len(tree.planes) == 1 else simulated_routes.spray(tree, flows, alive)
     followed, kind = (transport == "spray" and routes.classes()) or (routes, slice(None))
     rate, parts = tree.rates[0] * max(tree.planes), np.arange(followed.parts)
-    ends = spread(followed, rate, parts, pauses, view, progress=progress).end[kind]
+    ends, _ = spread(followed, rate, parts, pauses, view, progress=progress)
     end = np.zeros(len(flows))
-    np.maximum.at(end, routes.flow, ends)
+    np.maximum.at(end, routes.flow, ends[kind])
     return end + late * np.sqrt(end / max(float(end.max()), 1e-300))  # deviations of a sum grow as its root
 
 

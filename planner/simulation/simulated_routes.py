@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from planner.errors import InputError
 from planner.instance.base_types import Count, Positive, Sourced, out_of_range
@@ -144,28 +144,26 @@ class Fabric(Sourced):
         (), description="Cables between switches that are out, by number: leaf by leaf, spine by spine, plane by plane."
     )
 
-    @model_validator(mode="after")
-    def _wirable(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         for key in ("oversubscription", "down_ports"):
             if len(getattr(self, key)) > self.tiers - 1:
                 given = f"one for each tier below the top (has {len(getattr(self, key))})"
-                raise ValueError(f"{key} must have at most {self.tiers - 1} entries, {given}")
+                yield f"{key} must have at most {self.tiers - 1} entries, {given}"
         if abs(sum(self.plane_shares)) > 1 + 1e-9:
-            raise ValueError(f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})")
+            yield f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})"
         for tier, (down, ratio) in enumerate(zip(self.downs, self.ratios, strict=True)):
             up = down / ratio
             if round(up) < 1 or abs(up - round(up)) > 1e-9:
                 hint = f"give another or down_ports[{tier}]"
                 ports = f"{up:g} ports up of {down} down"
-                raise ValueError(f"oversubscription[{tier}] leaves {ports}, not a whole number; {hint}")
+                yield f"oversubscription[{tier}] leaves {ports}, not a whole number; {hint}"
             if down + round(up) > self.ports_per_switch:
                 ports = f"{down} ports down + {round(up)} up > {self.ports_per_switch} ports"
-                raise ValueError(f"tier {tier} takes {ports}; lower down_ports[{tier}]")
+                yield f"tier {tier} takes {ports}; lower down_ports[{tier}]"
         reach = math.prod(self.downs) * self.ports_per_switch
         if self.hosts > reach:
             tiers = f"{self.tiers} tiers of {self.ports_per_switch} ports"
-            raise ValueError(f"hosts must be at most {reach}, which {tiers} reach (is {self.hosts})")
-        return self
+            yield f"hosts must be at most {reach}, which {tiers} reach (is {self.hosts})"
 
     @property
     def downs(self) -> tuple[int, ...]:
