@@ -18,8 +18,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base_types import Count, Frozen, NonNegative, with_schema_key
-from planner.instance.validate import validated
+from planner.instance.base_types import Count, Frozen, NonNegative, validated, with_schema_key
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, of_kind

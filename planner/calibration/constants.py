@@ -10,9 +10,8 @@ from pydantic import Field
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base_types import Count, Frozen, NonNegative, Positive
+from planner.instance.base_types import Count, Frozen, NonNegative, Positive, validated
 from planner.instance.hardware import Accelerator
-from planner.instance.validate import validated
 from planner.instance.workload import SWITCHES, Software, catalogue
 from planner.physics.training.operations import Machine
 

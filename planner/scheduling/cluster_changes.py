@@ -28,7 +28,7 @@ from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running, read_states, states_on
 from planner.formats.topology_files import read_placement, read_topology
-from planner.instance.validate import validated
+from planner.instance.base_types import validated
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from planner.errors import InputError
-from planner.instance.base_types import Count, Positive, Sourced, out_of_range
-from planner.instance.validate import validated
+from planner.instance.base_types import Count, Positive, Sourced, out_of_range, validated
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
