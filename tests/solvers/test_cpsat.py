@@ -10,7 +10,7 @@ import pytest
 from each_case import each
 from ortools.sat.python import cp_model
 
-from planner.solvers import cpsat, cpsat_from_pyomo
+from planner.solvers import cpsat
 from planner.solvers.outcome import Stop
 
 STATUSES = cp_model.CpSolverStatus.__members__
@@ -57,7 +57,7 @@ def test_a_side_beyond_whole_numbers_says_nothing(far: float) -> None:
     m.x = pyo.Var(domain=pyo.Integers, bounds=(0, 5))
     m.row = pyo.Constraint(expr=m.x <= far if far > 0 else m.x >= far)
     m.goal = pyo.Objective(expr=-m.x)
-    found = cpsat_from_pyomo.run(m, time_limit=10.0, seed=0)
+    found = cpsat.run_pyomo(m, time_limit=10.0, seed=0)
     assert found.objective == -5
 
 
@@ -117,6 +117,6 @@ def test_the_optimum_is_that_of_all_points(seed: int) -> None:
     """Sides of rows, numbers beside variables and the sense of the objective are kept."""
     m = model(seed)
     expected = best(m)
-    outcome = cpsat_from_pyomo.run(m, threads=1)
+    outcome = cpsat.run_pyomo(m, threads=1)
     assert (outcome.infeasible, outcome.objective) == (expected is None, expected)
     assert outcome.proved and outcome.bound == expected
