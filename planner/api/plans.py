@@ -41,8 +41,7 @@ def calibrate(
     PlannerError
         The table cannot be used; the message names line, column, value and remedy.
     """
-    from planner.calibration.fit import calibrated
-    from planner.calibration.measured_steps import read_runs
+    from planner.calibration.fit import calibrated, read_runs
 
     return calibrated(read_runs(Path(measured), accelerator, software), Path(measured))
 

@@ -89,6 +89,50 @@ def machines_with(
 
 GPU, CODE = "hardware.accelerator.", "workload.software."
 PARTS: dict[Kind, str] = {"accelerators": GPU, "software": CODE}  # of an instance, in which a kind's constants are
+SHARES, WORK, SECONDS = 0.25, 0.5, 1.5  # standard deviations of a logarithm where lines alone speak of it
+
+# Figures that measured steps may determine, of any entries.
+TUNABLES: tuple[FittedConstant, ...] = (
+    FittedConstant("accelerators", (), "attention_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "softmax_width", 1.0, 1000.0, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.operand_traffic", 0.01, 1.0, WORK),
+    FittedConstant("accelerators", (), "hbm_efficiency", 0.3, 1.0, SHARES),
+    FittedConstant("accelerators", (), "kernel_seconds", 1e-7, 1e-4, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.tail_elements", 1.0, 1e7, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.unaligned_share", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "scale_up_efficiency", 0.2, 1.0, SHARES),
+    FittedConstant("accelerators", (), "scale_up_latency_seconds", 1e-7, 2e-4, WORK),
+    FittedConstant("accelerators", (), "nic_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "nic_latency_seconds", 1e-7, 2e-4, WORK),
+    FittedConstant("software", (), "score_efficiency", 0.03, 1.0, WORK),
+    FittedConstant("software", (), "elementwise_traffic", 0.2, 8.0, WORK),
+    FittedConstant("software", (), "quantise_traffic", 0.1, 8.0, WORK),
+    FittedConstant("software", (), "loss_bytes_per_logit", 2.0, 160.0, WORK),
+    FittedConstant("software", (), "launch_seconds", 1e-7, 1e-2, SHARES),
+    FittedConstant("software", (), "collective_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "microbatch_seconds", 1e-6, 0.2, SECONDS),
+    FittedConstant("software", (), "pipeline_start_seconds", 1e-7, 5e-2, SECONDS),
+    FittedConstant("software", (), "step_seconds", 1e-5, 10.0, SECONDS),
+    FittedConstant("software", (), "tensor_overlap", 0.02, 1.0, WORK),
+    FittedConstant("software", (), "expert_overlap", 0.02, 1.0, WORK),
+    FittedConstant("software", (), "all_to_all_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "deep_ep_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "hybrid_ep_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "expert_seconds", 1e-8, 1e-3, SECONDS),
+    FittedConstant("software", (), "expert_cast_seconds", 1e-8, 1e-3, SECONDS),
+    FittedConstant("software", (), "overlap_launch_seconds", 1e-7, 1e-2, SHARES),
+    FittedConstant("software", (), "expert_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("software", (), "data_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("software", (), "sharding_exposed", 0.01, 1.0, WORK),
+)
+TUNABLE_PATHS = frozenset(PARTS[t.kind] + t.path for t in TUNABLES)
+
+
+def is_tunable(path: str) -> bool:
+    """Return whether a fit to measured steps may set the figure at an instance's path; not rates of datasheets."""
+    return path in TUNABLE_PATHS or path.startswith(GPU + MAX_SHARE)
+
+
 KIND = "measured constants"
 REMEDY = "give the file that `planner calibrate` wrote"
 

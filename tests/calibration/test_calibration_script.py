@@ -18,8 +18,8 @@ from fitted_constants import ALIKE, CONSTANTS, TUNED, Known, whitened
 from held_out import clusters, errors_by_half, errors_by_source
 from recent_rows import LOSS_OF_MLPERF, NEMO_2, recent_stack
 
-from planner.calibration.constants import CODE, GPU, FittedConstant, value_at
-from planner.calibration.fit import is_tunable, log_errors
+from planner.calibration.constants import CODE, GPU, FittedConstant, is_tunable, value_at
+from planner.calibration.fit import log_errors
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import SWITCHES, Software, catalogue
 from planner.physics import step_errors

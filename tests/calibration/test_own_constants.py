@@ -13,9 +13,8 @@ from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_lo
 from tiers import slow
 
 import planner
-from planner.calibration.constants import CODE, GPU, MeasuredConstants, machines_with, value_at
-from planner.calibration.fit import TUNABLES, step_seconds
-from planner.calibration.measured_steps import COLUMNS, MeasuredRun, dtype_of, read_runs
+from planner.calibration.constants import CODE, GPU, TUNABLES, MeasuredConstants, machines_with, value_at
+from planner.calibration.fit import COLUMNS, MeasuredRun, dtype_of, read_runs, step_seconds
 from planner.cli.file_commands import MEASURED_HELP, table
 from planner.errors import InputError
 from planner.instance.hardware import Accelerator
