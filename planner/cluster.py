@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
@@ -275,10 +275,8 @@ class GroupKind(Frozen):
     count: Count = Field(description="Groups of this kind.")
 
 
-class Job(Frozen):
+class Job(Frozen, json_schema_extra=with_schema_key):
     """A training job to place on a cluster: a mesh of equal groups, or groups of several sizes."""
-
-    model_config = ConfigDict(json_schema_extra=with_schema_key)
 
     name: Name = Field(description="By which placements and launchers name it.")
     mesh: dict[Name, Count] | None = Field(

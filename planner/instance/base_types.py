@@ -9,17 +9,8 @@ from functools import cache
 from itertools import islice
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError, ValidationError
 
 from planner.errors import InputError, hint, shown
 
@@ -33,10 +24,8 @@ Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
 SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if version == 2 else version)]
 
 
-class Frozen(BaseModel):
+class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Base type of immutable data that refuses unknown keys and non-finite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod

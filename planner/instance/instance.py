@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from planner.instance.base_types import Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema_key
 from planner.instance.grid import Grid
@@ -96,10 +96,8 @@ class Operation(Sourced):
     )
 
 
-class Instance(Sourced):
+class Instance(Sourced, json_schema_extra=with_schema_key):
     """An instance: one planning question; a part that is missing is a decision that is not to be taken."""
-
-    model_config = ConfigDict(json_schema_extra=with_schema_key)
 
     schema_version: SchemaVersion = Field(3, description="Of this format; 3. A file of version 2 is read as one of 3.")
     name: str = Field(description="Of the plan, files and reports.")
