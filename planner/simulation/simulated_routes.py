@@ -1,9 +1,10 @@
 """Networks to simulate, by numbers, and which directed links each flow loads: the three transports on one tree."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Annotated, Any, NoReturn
 
@@ -43,7 +44,7 @@ def order(count: int, *keys: int) -> Ints:
     return np.argsort(words(*keys, np.arange(count)), kind="stable")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class Tree:
     """A simulated network as a tree: its wiring tier by tier from the leaves up."""
 
@@ -54,46 +55,22 @@ class Tree:
     planes: tuple[float, ...] = (1.0,)  # share of a cable's rate that each plane has
     slots: Ints  # place of each host: leaf · down[0] + port
 
-    @property
-    def tiers(self) -> int:
-        """Count the tiers of switches of the simulated network."""
-        return len(self.down)
+    tiers: int = field(init=False)  # of switches
+    hosts: int = field(init=False)
+    host_rate: float = field(init=False)  # bytes per second that one host sends at most, all planes together
+    spans: tuple[int, ...] = field(init=False)  # host slots of a subtree of each tier; 1 of a host
+    widths: tuple[int, ...] = field(init=False)  # positions of each tier: switches that serve one subtree
+    subtrees: tuple[int, ...] = field(init=False)  # of each tier, empty ones between full ones too
+    cables: tuple[int, ...] = field(init=False)  # below each tier's switches, in one plane
+    offsets: tuple[int, ...] = field(init=False)  # number of the first cable below each tier's switches
 
-    @property
-    def hosts(self) -> int:
-        """Count the hosts of the simulated network."""
-        return len(self.slots)
-
-    @property
-    def host_rate(self) -> float:
-        """Return the bytes per second that one host of the simulated network sends at most, all planes together."""
-        return self.rates[0] * sum(self.planes)
-
-    @cached_property
-    def spans(self) -> tuple[int, ...]:
-        """Count the host slots of a subtree of each tier of the simulated network; 1 of a host."""
-        return tuple(math.prod(self.down[:tier]) for tier in range(self.tiers + 1))
-
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
-        """Count the positions of each tier of the simulated network: switches that serve one subtree."""
-        return tuple(math.prod(self.up[:tier]) for tier in range(self.tiers + 1))
-
-    @cached_property
-    def subtrees(self) -> tuple[int, ...]:
-        """Count the subtrees of each tier of the simulated network, empty ones between full ones too."""
-        last = int(self.slots.max()) if len(self.slots) else 0
-        return tuple(last // span + 1 for span in self.spans)
-
-    @cached_property
-    def cables(self) -> tuple[int, ...]:
-        """Count the cables below each tier's switches of the simulated network, in one plane."""
-        return tuple(self.subtrees[tier] * self.widths[tier + 1] * self.bundle[tier] for tier in range(self.tiers))
-
-    @cached_property
-    def offsets(self) -> tuple[int, ...]:
-        """Return the number of the first cable below each tier's switches of the simulated network."""
-        return tuple(sum(self.cables[:tier]) for tier in range(self.tiers))
+    def __post_init__(self) -> None:
+        self.tiers, self.hosts, self.host_rate = len(self.down), len(self.slots), self.rates[0] * sum(self.planes)
+        self.spans, self.widths = ((1, *accumulate(own, operator.mul)) for own in (self.down, self.up))
+        last = int(self.slots.max()) if self.hosts else 0
+        self.subtrees = tuple(last // span + 1 for span in self.spans)
+        self.cables = tuple(map(math.prod, zip(self.subtrees, self.widths[1:], self.bundle, strict=False)))
+        self.offsets = (0, *accumulate(self.cables[:-1]))
 
     def meeting_tier(self, one: Ints, other: Ints) -> Ints:
         """Return the lowest tier whose switches reach the slots of both simulated hosts; 0 where they are the same."""

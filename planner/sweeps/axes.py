@@ -21,7 +21,7 @@ from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
 
-STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
+STEP = re.compile(r"\.?([^.\[\]]++)|\[([^\]]++)\]")
 PIN = "pins."
 CALLED_ON = re.compile(r"^(grid\.rules\.(?:interconnect|fault_split|share_balance))\.on$")  # in schema version 2
 
@@ -36,17 +36,9 @@ def canonical(path: str) -> str:
 
 def parts_of(path: str) -> list[str | int]:
     """Split an axis path, `network.switches[0].price_usd`, into its keys and positions."""
-    parts: list[str | int] = []
-    end = 0
-    for step in STEP.finditer(path):
-        if step.start() != end:
-            break
-        key, place = step.groups()
-        parts.append(key if key is not None else int(place) if place.isdigit() else place)
-        end = step.end()
-    if end != len(path) or not parts:
+    if not re.fullmatch(f"(?:{STEP.pattern})+", path):
         raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
-    return parts
+    return [key or (int(place) if place.isdigit() else place) for key, place in STEP.findall(path)]
 
 
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
