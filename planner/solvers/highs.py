@@ -180,12 +180,8 @@ class HighsModel:
     column: dict[int, int]
     rows: tuple[Any, ...]
     has_goal: bool
+    minimizes: bool  # the objective, if any
     variables: dict[int, Any]
-
-    @property
-    def minimizes(self) -> bool:
-        """Whether the objective of a HiGHS model, if any, is minimized."""
-        return bool(self.lp.sense_ == highspy.ObjSense.kMinimize)
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
@@ -227,9 +223,9 @@ def highs_model(model: Any) -> HighsModel:
     mentioned = [variables[key] for key in column]
     columns = [(*variable.bounds, variable.is_integer() or variable.is_binary()) for variable in mentioned]
     lp = linear_program(columns, stated, costs, offset)
-    if goal is not None and goal.sense == pyo.maximize:
-        lp.sense_ = highspy.ObjSense.kMaximize
-    return HighsModel(lp, column, rows, goal is not None, variables)
+    minimizes = goal is None or goal.sense != pyo.maximize
+    lp.sense_ = highspy.ObjSense.kMinimize if minimizes else highspy.ObjSense.kMaximize
+    return HighsModel(lp, column, rows, goal is not None, minimizes, variables)
 
 
 MAX_NONZEROS = 300_000  # whose fractions take a few seconds
