@@ -18,8 +18,9 @@ from planner.units import counted
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from planner.cluster import Job, Move, Placement, Running, Topology
+    from planner.cluster import Job, Placement, Topology
     from planner.plan.certificate import Certificate
+    from planner.scheduling.cluster_changes import Move, Running
     from planner.scheduling.cluster_session import Cluster
 
 

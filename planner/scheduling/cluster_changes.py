@@ -6,39 +6,75 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import (
-    Defragmentation,
-    Job,
-    Mended,
-    Move,
-    Placement,
-    Preemption,
-    Queued,
-    Running,
-    Slot,
-    Topology,
-    blocks,
-    fold_names,
-    levels,
-    read_hosts,
-    read_job,
-    slots,
-)
+from pydantic import Field
+
+from planner.cluster import Job, Placement, Slot, Topology, blocks, fold_names, levels, read_hosts, read_job, slots
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running, read_states, states_on
 from planner.formats.topology_files import read_placement, read_topology
-from planner.instance.base_types import validated
+from planner.instance.base_types import Frozen, validated
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
 from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, count_to_reach
+from planner.plan.certificate import Certificate
 from planner.plan.plan_files import kind_of
 from planner.scheduling import cluster_session as session
 from planner.scheduling.cluster_session import Cluster, Unit, options_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import bounded
+
+
+class Move(Frozen):
+    """The move of one rank of a job: its node before and after; null where there is none."""
+
+    job: str
+    rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
+    old: str | None
+    new: str | None
+
+
+class Mended(Frozen):
+    """A running job on a cluster after a repair or a resize, and the moves that lead there."""
+
+    placement: Placement
+    moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
+
+
+class Running(Frozen):
+    """A job that runs on a cluster, and what stopping or moving it costs."""
+
+    placement: Placement
+    priority: int = Field(1, ge=0, description="Cost of stopping one node of it.")
+
+
+class Preemption(Frozen):
+    """A preemption: jobs to stop on a cluster so that another fits, and where it then runs."""
+
+    stop: tuple[str, ...]
+    cost: int | None = Field(description="Sum of priority times nodes; null where not even stopping all is enough.")
+    placement: Placement
+    certificate: Certificate
+
+
+class Defragmentation(Frozen):
+    """A defragmentation: moves that free whole leaves of a cluster, in an order in which each finds its node free."""
+
+    leaves: tuple[str, ...]
+    moves: tuple[Move, ...]
+    certificate: Certificate
+
+
+class Queued(Frozen):
+    """The outcome of a cluster's queue: jobs placed together, and those that must wait."""
+
+    placements: tuple[Placement, ...]
+    waiting: tuple[str, ...]
+    reasons: tuple[str, ...] = Field((), description="Why each of them waits, in numbers.")
+    groups_split: int
+    certificate: Certificate = Field(description="Of all jobs together, as if they were one.")
 
 
 @bounded
