@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base_types import Count, Frozen, NonNegative, validated, with_schema_key
+from planner.instance.base_types import Count, Frozen, NonNegative, validated, with_schema
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, of_kind
@@ -225,7 +225,7 @@ class GroupKind(Frozen):
     count: Count = Field(description="Groups of this kind.")
 
 
-class Job(Frozen, json_schema_extra=with_schema_key):
+class Job(Frozen, json_schema_extra=with_schema):
     """A training job to place on a cluster: a mesh of equal groups, or groups of several sizes."""
 
     name: Name = Field(description="By which placements and launchers name it.")

@@ -76,7 +76,7 @@ def with_like(schema: dict[str, Any]) -> None:
     schema |= {"if": {"not": {"required": ["like"]}}, "then": {"required": schema["required"]}, "required": ["name"]}
 
 
-def with_schema_key(schema: dict[str, Any]) -> None:
+def with_schema(schema: dict[str, Any]) -> None:
     """Let a root of the JSON Schema name itself by `$schema`, which editors read and readers leave out."""
     schema["properties"]["$schema"] = {
         "type": "string",

@@ -16,8 +16,7 @@ from pydantic import BaseModel
 from planner.errors import InputError, hint, shown
 from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.base_types import dotted
-from planner.instance.instance import Instance
-from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
+from planner.instance.instance import PINS, RACKS_AT, Instance, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
 
