@@ -417,20 +417,15 @@ TINY = 1e-12  # in place of a constant of zero, whose logarithm would not be fin
 STEP = 1e-4  # of a constant's logarithm, for its slope
 
 
-class Measured(Protocol):
-    """A measured step to fit to: its machine, its layout, and its seconds."""
+class _Measured(Protocol):
+    """A measured step to fit to; its seconds are None where none were measured."""
 
     @property
-    def machine(self) -> Machine:
-        """The machine on which the measured step ran."""
-
+    def machine(self) -> Machine: ...
     @property
-    def strategy(self) -> ParallelStrategy:
-        """The layout of the measured step."""
-
+    def strategy(self) -> ParallelStrategy: ...
     @property
-    def seconds(self) -> float | None:
-        """Seconds of the measured step; None where none was measured."""
+    def seconds(self) -> float | None: ...
 
 
 def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
@@ -438,13 +433,13 @@ def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
     return math.fsum(step_prediction.step_breakdown(m, UNLOADED, strategy).values())
 
 
-def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
+def log_errors(runs: Sequence[_Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
     """Return the log of predicted over measured seconds of each run, with these values of fitted constants."""
     each = zip(machines_with(constants, values, [r.machine for r in runs]), runs, strict=True)
     return np.array([math.log(step_seconds(m, r.strategy) / (r.seconds or 1.0)) for m, r in each])
 
 
-def slopes_at(x: Numbers, runs: Sequence[Measured], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
+def slopes_at(x: Numbers, runs: Sequence[_Measured], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
     """Return the slope of each run's log error along each fitted constant's logarithm at `x`, 0 where untouched."""
     slopes, base = np.zeros((len(runs), len(x))), log_errors(runs, constants, list(np.exp(x)))
     for j, constant in enumerate(constants):

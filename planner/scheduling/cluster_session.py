@@ -482,9 +482,9 @@ class Clock:
         stages = [[self.places[nodes[rank]] for rank in ranks] for ranks in expected_groups(job).values()]
         return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
 
-    def seconds(self, locality: transport.Locality | None) -> float:
-        """Return a placement's step in seconds; with None, as if nothing left a leaf: the transport's slowdown only."""
-        return self.at(*((1.0, 1.0) if locality is None else self.factors(locality)))
+    def seconds(self, locality: transport.Locality) -> float:
+        """Return a placement's step in seconds."""
+        return self.at(*self.factors(locality))
 
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
@@ -502,18 +502,17 @@ class Clock:
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
-        if not job.mesh or set(job.mesh) != {"pipeline", "data"}:
-            return self.seconds(None)
         leaves, pods = Counter[int](), Counter[int]()  # free nodes
         for i, leaf in enumerate(cluster.leaves):
             leaves[i] = len(set(leaf.nodes).difference(busy))
             pods[leaf.path[0] if leaf.path else 0] += leaves[i]
         across = any(figure.bound > 0 for figure in first.figures if figure.name == "groups across pods")
-        design, options = self.design, []
+        design, options, mesh = self.design, [], job.mesh or {}  # of a plan's job at one site
         for free, split in ((leaves, first.lower_bound_split > 0), (pods, across)):
             rooms = {"max_free": max(free.values()), "blocks": len(+free)}
-            each = job.mesh["pipeline"], job.mesh["data"]
-            options.append(transport.min_crossings(*each, **rooms, wrap=self.wrap, split=split))
+            options.append(
+                transport.min_crossings(mesh["pipeline"], mesh["data"], **rooms, wrap=self.wrap, split=split)
+            )
         of_leaf, of_pod = design.domain_racks, design.domain_racks * (design.domains_per_pod or design.domains)
         factors = set[tuple[float, float]]()
         for (flows, rings), (more, wide) in product(*options):
@@ -574,7 +573,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         return first
     bound = clock.min_seconds(cluster, job, first, cluster.taken(busy))
     timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
-    if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
+    if job.mesh and timed[0][0] > bound:
         # The job with its axes exchanged, so that pipelines are kept whole; its rings are counted.
         stages, replicas = job.mesh["pipeline"], job.mesh["data"]
         turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)

@@ -5,10 +5,10 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_serializer, field_validator
 
@@ -159,7 +159,7 @@ def journal_of(output: Path) -> Path:
     raise InputError(f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {ending!r})")
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """A sweep's rows on disk, locked while open. InputError: in use, not resumed, another instance or version."""
 
     def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
@@ -238,9 +238,6 @@ class Store:
         with suppress(OSError):
             self._owner.unlink(missing_ok=True)
         os.close(self._file)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
