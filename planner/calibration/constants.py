@@ -32,11 +32,6 @@ class FittedConstant:
     high: float
     spread: float = 0.0  # that lines must narrow: standard deviation of its logarithm where they alone speak of it
 
-    @property
-    def name(self) -> str:
-        """The name of a fitted constant: its path, and its catalogue entries."""
-        return f"{'/'.join(self.entries) if len(self.entries) < 4 else f'all {self.kind}'}: {self.path}"
-
     def read(self) -> float:
         """Return the catalogue's present value of a fitted constant."""
         return value_at(TYPES[self.kind].model_validate(catalogue(self.kind)[self.entries[0]]), self.path)
