@@ -68,21 +68,15 @@ class Sourced(Frozen):
 
 def with_like(schema: dict[str, Any]) -> None:
     """Add `like` to the JSON Schema of a type: an entry of the catalogue that supplies missing keys but `name`."""
-    schema["properties"]["like"] = {
-        "type": "string",
-        "title": "Like",
-        "description": "An entry of the catalogue whose figures stand for all that is left out but `name`.",
-    }
+    text = "An entry of the catalogue whose figures stand for all that is left out but `name`."
+    schema["properties"]["like"] = {"type": "string", "title": "Like", "description": text}
     schema |= {"if": {"not": {"required": ["like"]}}, "then": {"required": schema["required"]}, "required": ["name"]}
 
 
 def with_schema(schema: dict[str, Any]) -> None:
     """Let a root of the JSON Schema name itself by `$schema`, which editors read and readers leave out."""
-    schema["properties"]["$schema"] = {
-        "type": "string",
-        "title": "$Schema",
-        "description": "Names the JSON Schema for editors; no part of the data.",
-    }
+    text = "Names the JSON Schema for editors; no part of the data."
+    schema["properties"]["$schema"] = {"type": "string", "title": "$Schema", "description": text}
 
 
 MAX_COUNT = 10**9  # of whatever is counted and has no range of its own
@@ -289,10 +283,7 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
 
 def dotted(location: Iterable[int | str]) -> str:
     """Write a JSON location as `grid.nodes[3].latitude`."""
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
 
 
 @cache

@@ -15,7 +15,6 @@ LIKE = "like"  # the key by which an entry names another, and of its sources the
 DEFAULT_PRECISION = "bf16"  # of the catalogue
 Zero = Literal[0, 1, 2, 3]
 Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
-Graphs = Literal["none", "part", "whole"]
 Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
 Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
 RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
@@ -307,7 +306,7 @@ class Software(Sourced):
         description="Carries tokens to experts: every copy to its GPU (all_to_all), or once to each domain of GPUs "
         "and there once to each GPU with experts of the token (deep_ep, hybrid_ep).",
     )
-    cuda_graphs: Graphs = Field(
+    cuda_graphs: Literal["none", "part", "whole"] = Field(
         "none", description="What is launched as CUDA graphs: nothing, all but routed experts, or whole iterations."
     )
     fused_experts: bool = Field(

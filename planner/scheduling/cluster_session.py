@@ -294,9 +294,8 @@ def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int
 
     The first `groups` rows count blocks of the level placed, which hold some groups each.
     """
-    found, figures = levels(job), list[Figure]()
-    for inner in found[: at or 0]:
-        figures.append(Figure(name=f"split {inner.what}", value=0, bound=0, analytic_bound=0))
+    found, none = levels(job), {"value": 0, "bound": 0, "analytic_bound": 0}
+    figures = [Figure(name=f"split {inner.what}", **none) for inner in found[: at or 0]]
     for i, (name, *proven) in enumerate(rows):
         each = found[at].groups if at is not None and i < groups else 1
         value, bound, analytic = (count * each for count in proven)

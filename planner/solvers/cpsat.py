@@ -147,9 +147,6 @@ def _in_domain(value: int, domain: Sequence[int]) -> bool:
     return any(low <= value <= high for low, high in zip(domain[::2], domain[1::2], strict=True))
 
 
-FAR = 2**62  # CP-SAT writes a side without a limit as one beyond this.
-
-
 def run_on_highs(
     model: cp_model.CpModel,
     *,
@@ -170,7 +167,7 @@ def run_on_highs(
     deadline, goal, rows, costs = Deadline(time_limit), model.proto.objective, [], dict[int, int]()
     for _, row, (low, high) in linear_rows(model.proto):
         kept = {column: factor for column, factor in row.items() if factor}
-        rows.append((kept, None if low < -FAR else low, None if high > FAR else high))
+        rows.append((kept, None if low < -FARTHEST else low, None if high > FARTHEST else high))
     for column, factor in zip(goal.vars, goal.coeffs, strict=True):
         costs[column] = costs.get(column, 0) + factor
     domains = [list(variable.domain) for variable in model.proto.variables]
@@ -210,7 +207,7 @@ UNIT = 1e-3  # of continuous variables: megawatts are then in kilowatts
 EXACT = 1e-6
 # Widened rows admit solutions a little better than any exact one, and the last of these gains can take for ever.
 PROOF_EFFORT = 10.0
-FARTHEST = 2.0**62  # side of a row: beyond it, and beyond all sums of columns, there is none
+FARTHEST = 2.0**62  # side of a row: beyond it, and beyond all sums of columns, there is none, as CP-SAT writes it
 WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here.
 
 

@@ -245,9 +245,6 @@ class FilePoint(Point):
         self.at, self.paths_at = at, paths_at
 
 
-Axis = list[Point]  # points of one path, or of several paths taken together
-
-
 def read_vary(given: Sequence[str]) -> dict[str, str]:
     """Read PATH=VALUES axes of a sweep from the command line."""
     form = f"PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})"
@@ -340,7 +337,7 @@ def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Sequence[Point] = 
 
     The last one varies fastest, so that neighbours in the list are neighbours on the grid.
     """
-    axes: list[Axis] = []
+    axes: list[list[Point]] = []  # of one path, or of several paths taken together
     for path, values in vary.items():
         if not isinstance(values, Sequence):
             raise InputError(f'{path}: must be a list of values or a text such as "1:8:1" (is {values!r})')

@@ -129,11 +129,10 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     """Read a sweep's rows from a Parquet file. InputError: the file cannot be read as Parquet."""
     pyarrow, parquet = need_pyarrow()
     try:
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+        return list(parquet.read_table(path).to_pylist())
     except (OSError, pyarrow.ArrowException) as error:
         problem = str(error).splitlines()[0]
         raise InputError(f"{path}: cannot be read as Parquet ({problem}); give the rows of `planner sweep`") from None
-    return rows
 
 
 def need_pyarrow() -> tuple[Any, Any]:
