@@ -47,6 +47,32 @@ from planner.physics.training.parallel_strategy import ParallelStrategy, even_la
 from planner.physics.training.step_prediction import Conditions
 
 NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+COMMON = (0.0, 1.0, 2.0, 8.0)  # standard deviations of the common factor, in those between sources of the tables
+STRETCHES = (0.0, 1.0, 2.0, 4.0)  # of what the tables leave open of each constant
+RESTS = (0.003, 0.006, 0.0125, 0.025, 0.05, 0.1)  # scales of what is left of a line
+FREEDOM = 2.0  # degrees of freedom of the rest
+INFORMATION = (FREEDOM + 1) / (FREEDOM + 3)  # of a line on its mean, in that of a normal rest of the same precision
+AS_NORMAL = 1.21  # of a scale: the standard deviation of a normal variable with the same quartiles
+BELIEF = 0.5  # power of the evidence, as no combination is quite true (Gruenwald and van Ommen 2017)
+REWEIGHTINGS = 5  # of lines by the size of their rest
+MOST_LEVERAGE = 0.98  # of a line on its own prediction
+UNLOADED = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
+TINY = 1e-12  # in place of a constant of zero, whose logarithm would not be finite
+STEP = 1e-4  # of a constant's logarithm, for its slope
+DETERMINED = 0.5  # of a constant's own standard deviation (`spread`), at most, is left where lines determine it
+NARROW = 0.4  # standard deviation of a logarithm, at most, of a constant that lines determine: a factor of 2 at 90 %
+PLAUSIBLE = 0.5  # of the same, at most, is the standard deviation of a constant before any line
+ROUNDS = 12  # of slopes taken anew, at most
+FARTHEST = 1.0  # that a constant's logarithm moves in a round
+NEAR_ENOUGH = 1e-4  # change of the lines' logarithms that ends them
+REACH = 1.645  # standard deviations of a 90 % interval
+EFFECT = 1e-4  # of a step's logarithm a unit of a constant's logarithm: less is no effect
+MOVE = 0.01  # of a constant, to see its effect
+NO_EFFECT = "no line depends on it"
+NONE = "the catalogue's entry has none of it"
+TOGETHER = 0.7  # correlation from which two constants are not told apart
+RATES = (MAX_SHARE, "attention_efficiency", "hbm_efficiency", "scale_up_efficiency", "nic_efficiency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,18 +352,6 @@ def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
     )
 
 
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
-COMMON = (0.0, 1.0, 2.0, 8.0)  # standard deviations of the common factor, in those between sources of the tables
-STRETCHES = (0.0, 1.0, 2.0, 4.0)  # of what the tables leave open of each constant
-RESTS = (0.003, 0.006, 0.0125, 0.025, 0.05, 0.1)  # scales of what is left of a line
-FREEDOM = 2.0  # degrees of freedom of the rest
-INFORMATION = (FREEDOM + 1) / (FREEDOM + 3)  # of a line on its mean, in that of a normal rest of the same precision
-AS_NORMAL = 1.21  # of a scale: the standard deviation of a normal variable with the same quartiles
-BELIEF = 0.5  # power of the evidence, as no combination is quite true (Gruenwald and van Ommen 2017)
-REWEIGHTINGS = 5  # of lines by the size of their rest
-MOST_LEVERAGE = 0.98  # of a line on its own prediction
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
     """What is known of the constants before the fit to measured lines, in logarithms.
@@ -412,11 +426,6 @@ def _shares(logarithms: Numbers) -> Numbers:
     return np.asarray(shares / shares.sum(axis=0))
 
 
-UNLOADED = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
-TINY = 1e-12  # in place of a constant of zero, whose logarithm would not be finite
-STEP = 1e-4  # of a constant's logarithm, for its slope
-
-
 class _Measured(Protocol):
     """A measured step to fit to; its seconds are None where none were measured."""
 
@@ -449,21 +458,6 @@ def slopes_at(x: Numbers, runs: Sequence[_Measured], constants: Sequence[FittedC
             moved[j] += step
             slopes[rows, j] = (log_errors([runs[i] for i in rows], constants, list(np.exp(moved))) - base[rows]) / step
     return slopes
-
-
-DETERMINED = 0.5  # of that standard deviation, at most, is left of a constant that lines determine
-NARROW = 0.4  # standard deviation of a logarithm, at most, of a constant that lines determine: a factor of 2 at 90 %
-PLAUSIBLE = 0.5  # of that standard deviation, at most, is that of a constant before any line
-ROUNDS = 12  # of slopes taken anew, at most
-FARTHEST = 1.0  # that a constant's logarithm moves in a round
-NEAR_ENOUGH = 1e-4  # change of the lines' logarithms that ends them
-REACH = 1.645  # standard deviations of a 90 % interval
-EFFECT = 1e-4  # of a step's logarithm a unit of a constant's logarithm: less is no effect
-MOVE = 0.01  # of a constant, to see its effect
-NO_EFFECT = "no line depends on it"
-NONE = "the catalogue's entry has none of it"
-TOGETHER = 0.7  # correlation from which two constants are not told apart
-RATES = (MAX_SHARE, "attention_efficiency", "hbm_efficiency", "scale_up_efficiency", "nic_efficiency")
 
 
 def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:

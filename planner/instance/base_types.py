@@ -22,6 +22,20 @@ Count = Annotated[int, Field(ge=1)]
 Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
 # Of instances and plans. Version 2 has other names for some keys, which their types read too.
 SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if version == 2 else version)]
+M = TypeVar("M", bound=BaseModel)
+Location = tuple[int | str, ...]
+OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
+NAMING = re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\.accelerator|\])$)")  # what others refer to
+NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
+MOST_LINES = 100  # of a message
+ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
+KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
+Schema = dict[str, Any]
+ADDED_KEYS = ("like", "$schema")  # of a JSON Schema, that its type has no field for
+PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}  # in place of wrong values
+NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
+NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
+NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
 
 
 class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -158,22 +172,6 @@ def out_of_range(instance: BaseModel) -> Iterator[str]:
         if value and not low <= abs(value) <= high:
             shown = f"{value:g}" if isinstance(value, float) else f"{value:,}"
             yield f"{path}: must be from {low:,g} to {high:,g} (is {shown[:40]}); correct it"
-
-
-M = TypeVar("M", bound=BaseModel)
-Location = tuple[int | str, ...]
-OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
-NAMING = re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\.accelerator|\])$)")  # what others refer to
-NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
-MOST_LINES = 100  # of a message
-ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
-KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
-Schema = dict[str, Any]
-ADDED_KEYS = ("like", "$schema")  # of a JSON Schema, that its type has no field for
-PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}  # in place of wrong values
-NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
-NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
-NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
 
 
 @dataclass

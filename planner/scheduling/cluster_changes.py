@@ -26,6 +26,9 @@ from planner.scheduling.cluster_session import Cluster, Unit, options_of
 from planner.solvers.outcome import Outcome, Stop
 from planner.units import bounded
 
+Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
+Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
+
 
 class Move(Frozen):
     """The move of one rank of a job: its node before and after; null where there is none."""
@@ -273,9 +276,6 @@ def defragment(
     return Defragmentation(leaves=freed, moves=tuple(moves), certificate=certificate)
 
 
-Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
-
-
 def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Return the leaf of each piece that defragmenting moves: those that may stay do, others go to their pod first."""
     room = Counter(dict(at_end))
@@ -292,9 +292,6 @@ def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[in
         targets[piece] = min(open_to, key=lambda target: (cluster.leaves[target].path[:1] != path, target))
         room[targets[piece], len(ranks)] -= 1
     return targets
-
-
-Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
 
 
 @bounded

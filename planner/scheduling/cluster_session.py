@@ -52,6 +52,19 @@ from planner.units import bounded
 
 DEFAULT_SECONDS = 10.0
 ORDERS = ("any", "name")
+Unit = tuple[str, ...]
+Placed = Solution[Packing]
+SOLVER = "dynamic programming over leaves in the order of names"
+BY_NAME_FORMULATION = (
+    "Nodes to take of each leaf, leaves and ranks in the order of node names; exact by dynamic programming over "
+    "leaves, with the ranks that have a node as state."
+)
+BY_NAME = "ranks in the order of node names"
+REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
+STEP_MINIMIZES = "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods"
+STEP_FORMULATION = (
+    "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
+)
 
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
@@ -189,10 +202,6 @@ class Cluster:
         """Return a job's placement problem on the cluster in units of segments, and each leaf's free units."""
         counted = in_units(job, self.leaves, self.taken(busy, free))
         return counted.q, counted.units
-
-
-Unit = tuple[str, ...]
-Placed = Solution[Packing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,15 +390,6 @@ def rules_of(job: Job, trees: int = 1) -> str:
     return "; ".join(rules)
 
 
-SOLVER = "dynamic programming over leaves in the order of names"
-BY_NAME_FORMULATION = (
-    "Nodes to take of each leaf, leaves and ranks in the order of node names; exact by dynamic programming over "
-    "leaves, with the ranks that have a node as state."
-)
-BY_NAME = "ranks in the order of node names"
-REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
-
-
 def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options) -> Placement:
     """Place a job by node name: choose the nodes that split the fewest members, then groups, then make fewest pieces.
 
@@ -457,12 +457,6 @@ def _order_of(job: Job) -> Order:
     if [rank for own in ranks for rank in own] != list(range(job.nodes)):
         raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
     return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
-
-
-STEP_MINIMIZES = "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods"
-STEP_FORMULATION = (
-    "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,18 @@ from planner.simulation import simulated_routes
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
 from planner.simulation.simulated_routes import Fabric, Floats, Flows, Ints, Tree, equal_flows, joined, load_fabric
 
+REPORT_STEP = 0.05  # share of the bytes between two lines of progress
+PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")
+TRANSPORTS: dict[str, TransportName] = {"ecmp": "ecmp", "spray": "spray", "adaptive": "adaptive"}
+# Of a fabric's flows: 3 ms at 800 Gbps, the exchange of figure 1b of Agache et al. 2024 (arXiv 2407.12819).
+FLOW_BYTES = 300e6
+GROUP = 16  # hosts of a group where no placement forms groups
+PLACED = "the plan's placement"
+MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
+HEADER = ["src", "dst", "bytes"]
+MAX_HOSTS = 65_536  # simulated where no number is given: seconds for a seed
+MAX_PLANES = 64  # of a switch: links are held plane by plane, and no product has more than 8
+
 
 class Percentiles(Frozen):
     """Percentiles of a simulation's times or ratios."""
@@ -115,9 +127,6 @@ class SimulationRequest:
     def flows(self, seed: int) -> Flows:
         """Return the flows of all patterns of the simulation for a seed, pattern after pattern."""
         return joined([pattern.flows(seed) for pattern in self.patterns])
-
-
-REPORT_STEP = 0.05  # share of the bytes between two lines of progress
 
 
 def simulate(
@@ -238,14 +247,6 @@ def summary(result: Simulation) -> str:
             *([f"OVERLAP    {result.overlap}"] if result.overlap else []),
         ]
     )
-
-
-PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")
-TRANSPORTS: dict[str, TransportName] = {"ecmp": "ecmp", "spray": "spray", "adaptive": "adaptive"}
-# Of a fabric's flows: 3 ms at 800 Gbps, the exchange of figure 1b of Agache et al. 2024 (arXiv 2407.12819).
-FLOW_BYTES = 300e6
-GROUP = 16  # hosts of a group where no placement forms groups
-PLACED = "the plan's placement"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -376,10 +377,6 @@ def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:
     return lambda _: flows
 
 
-MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
-HEADER = ["src", "dst", "bytes"]
-
-
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
     """Return pipeline traffic from rank q of every stage to rank q of the next; `wrap`: the last sends to the first."""
     pairs = [*pairwise(groups), *([(groups[-1], groups[0])] if wrap and len(groups) > 1 else [])]
@@ -457,10 +454,6 @@ def from_file(path: Path, slots: Ints) -> Flows:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
     source, target, sizes = (np.asarray(column) for column in zip(*flows, strict=True))
     return Flows(source=slots[source], target=slots[target], size=sizes.astype(float))
-
-
-MAX_HOSTS = 65_536  # simulated where no number is given: seconds for a seed
-MAX_PLANES = 64  # of a switch: links are held plane by plane, and no product has more than 8
 
 
 def tree_of_design(

@@ -20,6 +20,10 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 _STEP, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
+Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
+MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
+CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 
 def words(*keys: ArrayLike) -> Words:
@@ -92,9 +96,6 @@ class Tree:
     def directed(self, rates: Iterable[Floats]) -> Floats:
         """Return the rate of every directed link of each plane from the rates of cables by plane, of all planes."""
         return np.concatenate([share * own for share, own in zip(self.planes, rates, strict=True) for _ in (0, 1)])
-
-
-MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
 
 
 class Fabric(Sourced):
@@ -201,9 +202,6 @@ def permutation(slots: Ints, size: float, seed: int) -> Flows:
     """Return permutation traffic: every host sends to one other and receives from one, on a random cycle of all."""
     cycle = slots[order(len(slots), seed, 1)]
     return equal_flows(cycle, np.roll(cycle, -1), size)
-
-
-Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
 
 
 class Alive:
@@ -367,10 +365,6 @@ class Classes:
                 first = (2 * plane + down) * self.offsets[-1] + self.offsets[t]
                 loads.append((first + ends[down][t][:, None] * count + np.arange(count), share))
         return loads
-
-
-MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
-CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -31,6 +31,14 @@ STOP_BY_STATUS = {
 }
 # Ctrl-C that reached another thread is seen only when the main one wakes: ten times a second costs nothing.
 WAKE_SECONDS = 0.1
+DIGITS = 9  # Of the largest coefficient of a row; with values up to 1e7 and a hundred terms, sums stay within 64 bits.
+OBJECTIVE_SCALE = 1e6  # Objectives in millions of dollars are counted in dollars, which is finer than a rack.
+UNIT = 1e-3  # of continuous variables: megawatts are then in kilowatts
+EXACT = 1e-6
+# Widened rows admit solutions a little better than any exact one, and the last of these gains can take for ever.
+PROOF_EFFORT = 10.0
+FARTHEST = 2.0**62  # side of a row: beyond it, and beyond all sums of columns, there is none, as CP-SAT writes it
+WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here.
 
 
 def run(
@@ -199,16 +207,6 @@ def run_on_highs(
         )
 
     return replace(run_twice(once, highs.HIGHS, presolve=presolve, repeat=repeat), seconds=deadline.elapsed)
-
-
-DIGITS = 9  # Of the largest coefficient of a row; with values up to 1e7 and a hundred terms, sums stay within 64 bits.
-OBJECTIVE_SCALE = 1e6  # Objectives in millions of dollars are counted in dollars, which is finer than a rack.
-UNIT = 1e-3  # of continuous variables: megawatts are then in kilowatts
-EXACT = 1e-6
-# Widened rows admit solutions a little better than any exact one, and the last of these gains can take for ever.
-PROOF_EFFORT = 10.0
-FARTHEST = 2.0**62  # side of a row: beyond it, and beyond all sums of columns, there is none, as CP-SAT writes it
-WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here.
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,18 @@ _NAMES_BY_STOP = {
     "PostsolveError Unknown",
 }
 STOP_BY_STATUS = {getattr(_Status, f"k{name}"): stop for stop, own in _NAMES_BY_STOP.items() for name in own.split()}
+WHOLE = 1e-5  # from a whole number
+MAX_NONZEROS = 300_000  # whose fractions take a few seconds
+_Strategy = highspy.simplex_constants.SimplexStrategy
+FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
+LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
+_DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
+SOLVER = f"{HIGHS} through Pyomo {version('pyomo')}"
+ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
+ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 split in 300, and called the rest optimal
+SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
+# Of 32 MILPs over sites of 100 to 300 columns both take 74 % longer, and find nothing that the root does not.
+QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": False}
 
 
 def stop_of(status: highspy.HighsModelStatus) -> Stop:
@@ -131,9 +143,6 @@ def require_highs() -> None:
             f"highspy: must be {wanted} (is {'.'.join(map(str, installed))}), "
             f"other versions give wrong optima; install it: pip install '{wanted}'"
         )
-
-
-WHOLE = 1e-5  # from a whole number
 
 
 def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
@@ -228,9 +237,6 @@ def highs_model(model: Any) -> HighsModel:
     return HighsModel(lp, column, rows, goal is not None, minimizes, variables)
 
 
-MAX_NONZEROS = 300_000  # whose fractions take a few seconds
-
-
 def bound_of(lp: Any, duals: list[float]) -> float | None:
     """Return the bound that duals prove of a HiGHS model, rounded down; None where a column or side is unbounded."""
     total, reduced = Fraction(lp.offset_), [Fraction(cost) for cost in lp.col_cost_]
@@ -247,12 +253,6 @@ def bound_of(lp: Any, duals: list[float]) -> float | None:
             total += multiplier * Fraction(side) if multiplier else 0
     found = float(total)
     return found if Fraction(found) <= total else math.nextafter(found, -math.inf)
-
-
-_Strategy = highspy.simplex_constants.SimplexStrategy
-FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
-LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
-_DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,14 +427,6 @@ class HighsSearch:
                 break
             status = _Status.kOptimal
         return SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
-
-
-SOLVER = f"{HIGHS} through Pyomo {version('pyomo')}"
-ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
-ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 split in 300, and called the rest optimal
-SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
-# Of 32 MILPs over sites of 100 to 300 columns both take 74 % longer, and find nothing that the root does not.
-QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": False}
 
 
 def _options(

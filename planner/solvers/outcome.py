@@ -14,6 +14,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 Floats = npt.NDArray[np.float64]
 TOLERANCE = 1e-6  # relative: of bound and value, and of what a row adds up, as the checks of plans have it
+UNDECIDED = "UnboundedOrInfeasible"  # of HiGHS
+Conflicting = Callable[[frozenset[str]], bool]
 
 
 class Stop(StrEnum):
@@ -90,9 +92,6 @@ def relative_gap(objective: float | None, bound: float | None) -> float | None:
     return abs(objective - bound) / max(abs(objective), 1e-12)
 
 
-UNDECIDED = "UnboundedOrInfeasible"  # of HiGHS
-
-
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:
     """Return as much of a solver's outcome as its own figures bear out.
 
@@ -138,9 +137,6 @@ def run_twice(
     stop = Stop.FAILED if second.stop is Stop.PROVED else second.stop
     detail = f"infeasible in one run, {second.detail or second.stop} in another"
     return replace(second, stop=stop, infeasible=False, detail=detail, seconds=seconds)
-
-
-Conflicting = Callable[[frozenset[str]], bool]
 
 
 def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
