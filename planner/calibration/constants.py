@@ -19,6 +19,8 @@ Kind = Literal["accelerators", "software"]
 TYPES: dict[Kind, type[Accelerator] | type[Software]] = {"accelerators": Accelerator, "software": Software}
 MAX_SHARE = "gemm_efficiency.max_share."
 SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
+KIND = "measured constants"
+REMEDY = "give the file that `planner calibrate` wrote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,6 @@ TUNABLE_PATHS = frozenset(PARTS[t.kind] + t.path for t in TUNABLES)
 def is_tunable(path: str) -> bool:
     """Return whether a fit to measured steps may set the figure at an instance's path; not rates of datasheets."""
     return path in TUNABLE_PATHS or path.startswith(GPU + MAX_SHARE)
-
-
-KIND = "measured constants"
-REMEDY = "give the file that `planner calibrate` wrote"
 
 
 class MeasuredConstant(Frozen):

@@ -22,6 +22,20 @@ ROUNDING = 1e-9  # of sums of rates
 # all bytes of a link are one batch.
 BATCHES, MANY_ENTRIES = 8, 1 << 19
 OF_LINKS = "room", "xoff", "xon", "paused", "due", "oldest", "batches", "newest", "queue"
+PROGRESS_STEPS = 16  # between two reports
+FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
+# Flowlets are this much shorter or longer at most: a fluid would keep flows in step that packets put out of step, and
+# all flows of a leaf would choose at once. By 0.1 and 0.3 tails are the same within 6 % (128 hosts; 1:1 to 4:1).
+UNEVEN = 0.1
+TransportName = Literal["ecmp", "spray", "adaptive"]
+STEP_BYTES = 50e3  # that a host sends in a step: half a microsecond at 800 Gbps, of a cable and of a switch
+# Longest flows that are followed step by step. By packets (128 hosts, 1:1 to 4:1), flows of 300 MB have the tails of
+# 24 MB, times 12.5, within 1 % under ECMP and spraying and 7 % under adaptive routing; hashed flows of 8 MB within 2 %.
+FLOW_BYTES, COARSE_FLOW_BYTES = 24e6, 8e6
+FINE_PARTS = 2048  # more parts of flows than these are followed as flows of 8 MB
+# At 8:1 the tails of hashed flows are within 0.3 % of those of 10,000 steps.
+MOST_STEPS, LEAST_STEPS = 2_000, 120  # of the ideal time, and of what the busiest host sends
+PACKET_BYTES = 4096.0  # the largest MTU of RoCE (InfiniBand Architecture Specification, volume 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +217,6 @@ class Queues:
                     setattr(self, name, getattr(self, name)[left])
 
 
-PROGRESS_STEPS = 16  # between two reports
-
-
 def spread(
     routes: Routes,
     rate: float,
@@ -247,12 +258,6 @@ def spread(
         late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
         raise InputError(f"pauses: {late} after {pauses.max_steps * pauses.step_seconds:g} s; give more steps")
     return end, most
-
-
-FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
-# Flowlets are this much shorter or longer at most: a fluid would keep flows in step that packets put out of step, and
-# all flows of a leaf would choose at once. By 0.1 and 0.3 tails are the same within 6 % (128 hosts; 1:1 to 4:1).
-UNEVEN = 0.1
 
 
 class LocalView:
@@ -321,17 +326,6 @@ class LocalView:
         order = order[allowed[order]]
         loads = (waiting[outputs[order]] + 1) / np.maximum(self.capacity[outputs[order]], 1e-300)
         return int(order[loads.argmin()]) if len(order) else None
-
-
-TransportName = Literal["ecmp", "spray", "adaptive"]
-STEP_BYTES = 50e3  # that a host sends in a step: half a microsecond at 800 Gbps, of a cable and of a switch
-# Longest flows that are followed step by step. By packets (128 hosts, 1:1 to 4:1), flows of 300 MB have the tails of
-# 24 MB, times 12.5, within 1 % under ECMP and spraying and 7 % under adaptive routing; hashed flows of 8 MB within 2 %.
-FLOW_BYTES, COARSE_FLOW_BYTES = 24e6, 8e6
-FINE_PARTS = 2048  # more parts of flows than these are followed as flows of 8 MB
-# At 8:1 the tails of hashed flows are within 0.3 % of those of 10,000 steps.
-MOST_STEPS, LEAST_STEPS = 2_000, 120  # of the ideal time, and of what the busiest host sends
-PACKET_BYTES = 4096.0  # the largest MTU of RoCE (InfiniBand Architecture Specification, volume 1)
 
 
 def ideal_seconds(tree: Tree, flows: Flows) -> float:

@@ -23,6 +23,14 @@ from planner.planning.load import NAMED, load_instance
 STEP = re.compile(r"\.?([^.\[\]]++)|\[([^\]]++)\]")
 PIN = "pins."
 CALLED_ON = re.compile(r"^(grid\.rules\.(?:interconnect|fault_split|share_balance))\.on$")  # in schema version 2
+FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
+RELATIVE = re.compile(r"(?P<sign>[x+-])(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)")
+# Objects that a name of the catalogue may replace, in addition to the entries of network.switches and network.media.
+BY_NAME = {".".join(path) for path in NAMED} | {"reliability"}
+LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
+MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
+RANGE_FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
+Point = dict[str, Any]  # value by canonical path
 
 
 def canonical(path: str) -> str:
@@ -145,13 +153,6 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     holder[last] = value
 
 
-FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
-RELATIVE = re.compile(r"(?P<sign>[x+-])(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)")
-# Objects that a name of the catalogue may replace, in addition to the entries of network.switches and network.media.
-BY_NAME = {".".join(path) for path in NAMED} | {"reliability"}
-LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
-
-
 def values_by_path(option: str, given: Sequence[str], form: str, once: str = "leave one out") -> dict[str, str]:
     """Read repeated PATH=VALUE of a sweep's option, each path once. InputError: the `form` it must have."""
     values: dict[str, str] = {}
@@ -230,11 +231,6 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
         moved = now + sign * number
     moved = float(f"{moved:.12g}")  # what sums and products of decimals leave behind
     return int(moved) if isinstance(now, int) and moved.is_integer() and math.isfinite(moved) else moved
-
-
-MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
-RANGE_FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
-Point = dict[str, Any]  # value by canonical path
 
 
 class FilePoint(Point):

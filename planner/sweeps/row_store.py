@@ -23,6 +23,11 @@ from planner.version import __version__
 MOST = 1e300  # of a figure
 FAILED: Literal["failed"] = "failed"
 CURVE_FIGURES = ("capital_usd", "days_to_train", "bound_days", "racks", "layout")  # of each point, in a table of rows
+LINES = (".jsonl", ".ndjson")
+ROW_BEGINS = b'{"schema_version":1,"index":'
+TABLES = (".csv", ".parquet")
+CURVE = ".json"  # the curve itself, with its proven epsilon
+ENDINGS = (CURVE, *LINES, *TABLES)
 
 
 class RowObjective(Frozen):
@@ -141,11 +146,6 @@ def need_pyarrow() -> tuple[Any, Any]:
         import pyarrow
         from pyarrow import parquet
     return pyarrow, parquet
-
-
-LINES = (".jsonl", ".ndjson")
-ROW_BEGINS = b'{"schema_version":1,"index":'
-TABLES = (".csv", ".parquet")
 
 
 def journal_of(output: Path) -> Path:
@@ -300,10 +300,6 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
             plain = [None if item is None else item if isinstance(item, str) else json.dumps(item) for item in plain]
         columns[name] = plain
     return columns
-
-
-CURVE = ".json"  # the curve itself, with its proven epsilon
-ENDINGS = (CURVE, *LINES, *TABLES)
 
 
 def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:

@@ -34,6 +34,7 @@ from planner.version import __version__
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Two solves in threads of one process would fight over the solvers' signal handlers and thread pools.
 _one_at_a_time = threading.Lock()
+PointAnswer = tuple[Row, str | None]  # of a sweep's point, and its plan as JSON where it was wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +48,6 @@ class Task:
     options: Options
     with_plan: bool  # whether the plan itself is wanted
     base: dict[str, str] = field(default_factory=dict)  # hashes of the parts of the sweep's instance
-
-
-PointAnswer = tuple[Row, str | None]  # of a sweep's point, and its plan as JSON where it was wanted
 
 
 def point_text(point: Mapping[str, Any]) -> str:
