@@ -14,12 +14,11 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base_types import Count, Frozen, NonNegative, with_schema_key
-from planner.instance.validate import validated
+from planner.instance.base_types import Count, Frozen, NonNegative, validated, with_schema
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, of_kind
@@ -208,56 +207,6 @@ class Placement(Frozen):
     certificate: Certificate = Field(description="What is proven of it.")
 
 
-class Move(Frozen):
-    """The move of one rank of a job: its node before and after; null where there is none."""
-
-    job: str
-    rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
-    old: str | None
-    new: str | None
-
-
-class Mended(Frozen):
-    """A running job on a cluster after a repair or a resize, and the moves that lead there."""
-
-    placement: Placement
-    moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
-
-
-class Running(Frozen):
-    """A job that runs on a cluster, and what stopping or moving it costs."""
-
-    placement: Placement
-    priority: int = Field(1, ge=0, description="Cost of stopping one node of it.")
-
-
-class Preemption(Frozen):
-    """A preemption: jobs to stop on a cluster so that another fits, and where it then runs."""
-
-    stop: tuple[str, ...]
-    cost: int | None = Field(description="Sum of priority times nodes; null where not even stopping all is enough.")
-    placement: Placement
-    certificate: Certificate
-
-
-class Defragmentation(Frozen):
-    """A defragmentation: moves that free whole leaves of a cluster, in an order in which each finds its node free."""
-
-    leaves: tuple[str, ...]
-    moves: tuple[Move, ...]
-    certificate: Certificate
-
-
-class Queued(Frozen):
-    """The outcome of a cluster's queue: jobs placed together, and those that must wait."""
-
-    placements: tuple[Placement, ...]
-    waiting: tuple[str, ...]
-    reasons: tuple[str, ...] = Field((), description="Why each of them waits, in numbers.")
-    groups_split: int
-    certificate: Certificate = Field(description="Of all jobs together, as if they were one.")
-
-
 # A single line, since names are written into files and arguments.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 HOST_GPUS = 8  # that one host starts at most: boards of NVL72 racks have 4, HGX nodes 8
@@ -276,10 +225,8 @@ class GroupKind(Frozen):
     count: Count = Field(description="Groups of this kind.")
 
 
-class Job(Frozen):
+class Job(Frozen, json_schema_extra=with_schema):
     """A training job to place on a cluster: a mesh of equal groups, or groups of several sizes."""
-
-    model_config = ConfigDict(json_schema_extra=with_schema_key)
 
     name: Name = Field(description="By which placements and launchers name it.")
     mesh: dict[Name, Count] | None = Field(

@@ -69,7 +69,8 @@ def place(
 
     if objective not in OBJECTIVES:
         raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
-    from planner.scheduling.cluster_session import opened, place_by_time
+    from planner.scheduling.cluster_changes import opened
+    from planner.scheduling.cluster_session import place_by_time
 
     cluster, taken = opened(topology, busy, state, only)
     options: dict[str, Any] = {"busy": taken, "time_limit": time_limit, "seed": seed, "threads": threads}
@@ -130,19 +131,11 @@ def simulate(
         Takes a line now and then.
     """
     from planner.errors import InputError
-    from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request
+    from planner.simulation.simulate import PATTERNS, names, simulation_request
     from planner.simulation.simulate import simulate as run
 
     if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
         known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
-    options = SimulationOptions(
-        pattern=pattern,
-        transport=transport,
-        site=site,
-        failed=failed_links,
-        hosts=hosts,
-        size=bytes_per_host,
-        group=group,
-    )
-    return run(simulation_request(network, options), range(seeds), progress)
+    own: dict[str, Any] = {"site": site, "failed": failed_links, "hosts": hosts, "size": bytes_per_host, "group": group}
+    return run(simulation_request(network, pattern, transport, **own), range(seeds), progress)

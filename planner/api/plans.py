@@ -41,8 +41,7 @@ def calibrate(
     PlannerError
         The table cannot be used; the message names line, column, value and remedy.
     """
-    from planner.calibration.fit import calibrated
-    from planner.calibration.measured_steps import read_runs
+    from planner.calibration.fit import calibrated, read_runs
 
     return calibrated(read_runs(Path(measured), accelerator, software), Path(measured))
 
@@ -113,7 +112,7 @@ def evaluate(
     PlannerError
         The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
-    from planner.instance.references_and_pins import of_one_layout
+    from planner.instance.instance import of_one_layout
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
     from planner.planning.plausible_ranges import warn
@@ -179,7 +178,7 @@ def explain(
         Called with the explanation as it grows: the plan, its sites, each limit, each other choice.
     """
     from planner.imports.instance_file import holds_plan
-    from planner.instance.references_and_pins import of_one_layout
+    from planner.instance.instance import of_one_layout
     from planner.plan.plan import Plan
     from planner.plan.plan_files import read_plan
     from planner.planning.explain import explained, proven_plan
@@ -246,7 +245,7 @@ def frontier(
     PlannerError
         The input cannot be used, or has no such curve: a fabric alone, pools, a model chosen for the least loss.
     """
-    from planner.instance.references_and_pins import refuse_without_curve
+    from planner.instance.instance import refuse_without_curve
     from planner.planning import frontier as search
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
@@ -295,7 +294,7 @@ def layouts(
     PlannerError
         The input cannot be used, or has several layouts: pools, alternatives to the hardware.
     """
-    from planner.instance.references_and_pins import of_one_layout
+    from planner.instance.instance import of_one_layout
     from planner.planning.near_layouts import near_layouts
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
@@ -338,7 +337,7 @@ def limits(
     constants
         As in `solve`.
     """
-    from planner.instance.references_and_pins import of_one_layout
+    from planner.instance.instance import of_one_layout
     from planner.planning.load import load_instance
     from planner.planning.model_size import point
 

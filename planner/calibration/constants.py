@@ -10,9 +10,8 @@ from pydantic import Field
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base_types import Count, Frozen, NonNegative, Positive
+from planner.instance.base_types import Count, Frozen, NonNegative, Positive, validated
 from planner.instance.hardware import Accelerator
-from planner.instance.validate import validated
 from planner.instance.workload import SWITCHES, Software, catalogue
 from planner.physics.training.operations import Machine
 
@@ -20,6 +19,8 @@ Kind = Literal["accelerators", "software"]
 TYPES: dict[Kind, type[Accelerator] | type[Software]] = {"accelerators": Accelerator, "software": Software}
 MAX_SHARE = "gemm_efficiency.max_share."
 SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
+KIND = "measured constants"
+REMEDY = "give the file that `planner calibrate` wrote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,6 @@ class FittedConstant:
     low: float
     high: float
     spread: float = 0.0  # that lines must narrow: standard deviation of its logarithm where they alone speak of it
-
-    @property
-    def name(self) -> str:
-        """The name of a fitted constant: its path, and its catalogue entries."""
-        return f"{'/'.join(self.entries) if len(self.entries) < 4 else f'all {self.kind}'}: {self.path}"
 
     def read(self) -> float:
         """Return the catalogue's present value of a fitted constant."""
@@ -90,8 +86,48 @@ def machines_with(
 
 GPU, CODE = "hardware.accelerator.", "workload.software."
 PARTS: dict[Kind, str] = {"accelerators": GPU, "software": CODE}  # of an instance, in which a kind's constants are
-KIND = "measured constants"
-REMEDY = "give the file that `planner calibrate` wrote"
+SHARES, WORK, SECONDS = 0.25, 0.5, 1.5  # standard deviations of a logarithm where lines alone speak of it
+
+# Figures that measured steps may determine, of any entries.
+TUNABLES: tuple[FittedConstant, ...] = (
+    FittedConstant("accelerators", (), "attention_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "softmax_width", 1.0, 1000.0, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.operand_traffic", 0.01, 1.0, WORK),
+    FittedConstant("accelerators", (), "hbm_efficiency", 0.3, 1.0, SHARES),
+    FittedConstant("accelerators", (), "kernel_seconds", 1e-7, 1e-4, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.tail_elements", 1.0, 1e7, WORK),
+    FittedConstant("accelerators", (), "gemm_efficiency.unaligned_share", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "scale_up_efficiency", 0.2, 1.0, SHARES),
+    FittedConstant("accelerators", (), "scale_up_latency_seconds", 1e-7, 2e-4, WORK),
+    FittedConstant("accelerators", (), "nic_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("accelerators", (), "nic_latency_seconds", 1e-7, 2e-4, WORK),
+    FittedConstant("software", (), "score_efficiency", 0.03, 1.0, WORK),
+    FittedConstant("software", (), "elementwise_traffic", 0.2, 8.0, WORK),
+    FittedConstant("software", (), "quantise_traffic", 0.1, 8.0, WORK),
+    FittedConstant("software", (), "loss_bytes_per_logit", 2.0, 160.0, WORK),
+    FittedConstant("software", (), "launch_seconds", 1e-7, 1e-2, SHARES),
+    FittedConstant("software", (), "collective_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "microbatch_seconds", 1e-6, 0.2, SECONDS),
+    FittedConstant("software", (), "pipeline_start_seconds", 1e-7, 5e-2, SECONDS),
+    FittedConstant("software", (), "step_seconds", 1e-5, 10.0, SECONDS),
+    FittedConstant("software", (), "tensor_overlap", 0.02, 1.0, WORK),
+    FittedConstant("software", (), "expert_overlap", 0.02, 1.0, WORK),
+    FittedConstant("software", (), "all_to_all_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "deep_ep_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "hybrid_ep_seconds", 1e-7, 1e-2, SECONDS),
+    FittedConstant("software", (), "expert_seconds", 1e-8, 1e-3, SECONDS),
+    FittedConstant("software", (), "expert_cast_seconds", 1e-8, 1e-3, SECONDS),
+    FittedConstant("software", (), "overlap_launch_seconds", 1e-7, 1e-2, SHARES),
+    FittedConstant("software", (), "expert_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("software", (), "data_efficiency", 0.1, 1.0, SHARES),
+    FittedConstant("software", (), "sharding_exposed", 0.01, 1.0, WORK),
+)
+TUNABLE_PATHS = frozenset(PARTS[t.kind] + t.path for t in TUNABLES)
+
+
+def is_tunable(path: str) -> bool:
+    """Return whether a fit to measured steps may set the figure at an instance's path; not rates of datasheets."""
+    return path in TUNABLE_PATHS or path.startswith(GPU + MAX_SHARE)
 
 
 class MeasuredConstant(Frozen):

@@ -11,9 +11,8 @@ from planner.checks import cables, certificates, cost, fabric, joint_proof, layo
 from planner.checks import sites as site_rules
 from planner.checks.rule import Rule, Violations, broken, must_be, show
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.instance import FabricInstance, Instance
+from planner.instance.instance import FabricInstance, Instance, check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.network import NETWORK_LIMITS
-from planner.instance.references_and_pins import check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill, pools_mw

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, parts
 from planner.instance.framework_rules import FrameworkRules
-from planner.instance.references_and_pins import PINS
+from planner.instance.instance import PINS
 from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics

@@ -18,8 +18,9 @@ from planner.units import counted
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from planner.cluster import Job, Move, Placement, Running, Topology
+    from planner.cluster import Job, Placement, Topology
     from planner.plan.certificate import Certificate
+    from planner.scheduling.cluster_changes import Move, Running
     from planner.scheduling.cluster_session import Cluster
 
 
@@ -221,7 +222,7 @@ class ClusterInUse:
         """Read the cluster of a command from its topology file, and the jobs that run on it."""
         from planner.cluster import read_hosts
         from planner.formats.topology_files import read_topology
-        from planner.scheduling.cluster_session import opened, running_jobs
+        from planner.scheduling.cluster_changes import opened, running_jobs
 
         busy = read_hosts(self.busy, "--busy")
         cluster, taken = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
@@ -298,8 +299,8 @@ def resize(
 ) -> None:
     """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
     from planner.cluster import fold_names, mesh_job
+    from planner.scheduling.cluster_changes import own_placement
     from planner.scheduling.cluster_changes import resize as solve
-    from planner.scheduling.cluster_session import own_placement
 
     cluster, jobs = files.opened()
     names = [job.placement.job for job in jobs]

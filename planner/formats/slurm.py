@@ -17,8 +17,7 @@ from planner.formats import topology_rows
 from planner.formats.kubernetes import node_states
 from planner.formats.topology_rows import Hostlists, TopologyRow
 from planner.formats.yaml_text import Node, dump, parse
-from planner.instance.base_types import Frozen
-from planner.instance.validate import ReadItems
+from planner.instance.base_types import Frozen, ReadItems
 
 KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockSizes")
 _PRINTED = ("Level", "AggregatedBlock", "BlockIndex", "BlockSize")  # by scontrol alone

@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.files import parse_json, read_json, read_text
 from planner.formats import kubernetes, slurm
 from planner.formats.topology_rows import TopologyRow, gpus_of_node, leaf_of, tree
-from planner.instance.validate import ReadItems, validated
+from planner.instance.base_types import ReadItems, validated
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.plan.plan_sections import SiteFabric

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.files import csv_rows, read_text
 from planner.imports.command_options import GridOptions
+from planner.instance.base_types import TrackedItems
 from planner.instance.grid import PowerNode
-from planner.instance.validate import TrackedItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
 
 Vectors = NDArray[np.float64]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems, validated
+from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems, validated
 from planner.instance.workload import Model
 
 # Names of one figure in the configurations of different families, the usual one first.

@@ -7,8 +7,8 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.formats.shell_script import Script
+from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
-from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"

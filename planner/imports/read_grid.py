@@ -13,8 +13,8 @@ from planner.imports import grid_tables, matpower
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_tables import CsvTable, Draft, DraftBranch, read_table
 from planner.imports.instance_file import read_instance_file
+from planner.instance.base_types import NOT_MODELLED, ReadItems
 from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
-from planner.instance.validate import NOT_MODELLED, ReadItems
 from planner.physics.site.grid import normal_share
 
 OPTIONS = {

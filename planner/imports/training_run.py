@@ -14,10 +14,10 @@ from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_KEYS, KNOWN_BY, NO_WORDS, REMEDY, OwnRun, RunValues
+from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
-from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
 from planner.plan.plan_sections import STAGE_DEGREES
 

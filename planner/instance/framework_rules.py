@@ -3,14 +3,13 @@
 from typing import Literal, NamedTuple
 
 Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "sends"]  # an exchange behind products
-RecomputeRule = Literal["free", "chunks alike", "all or none"]
 
 
 class FrameworkRules(NamedTuple):
     """Rules that a framework holds a layout to; its degrees, ZeRO stages and schedules are keys of its stack."""
 
     framework: str = ""  # whose rules they are; empty: none
-    recompute: RecomputeRule = "free"  # of the layers that stages recompute
+    recompute: Literal["free", "chunks alike", "all or none"] = "free"  # of the layers that stages recompute
     selective: bool = True  # whether a part of each layer may be recomputed
     even_stages: bool = False  # all stages have as many layers
     whole_rounds: bool = False  # micro-batches of an interleaved pipeline are a multiple of its stages
@@ -51,28 +50,26 @@ MEGATRON = FrameworkRules(  # of Megatron Core 0.14
     whole_expert_groups=True,  # parallel_state.py, an expert whole on its GPU
     tensor_2d=False,
 )
-_DEEPSPEED = FrameworkRules(
-    framework="DeepSpeed",
-    recompute="all or none",  # activation_checkpoint_interval
-    selective=False,
-    even_stages=True,  # partition: uniform
-    tensor_2d=False,
-)
-_TORCHTITAN = FrameworkRules(
-    framework="torchtitan",
-    recompute="all or none",  # activation_checkpoint.mode
-    whole_rounds=True,
-    sequence_parts="halves",
-    sequence_parallel="always",
-    whole_expert_groups=True,
-    experts_over_tensors=True,  # parallel_dims.py
-    tensor_2d=False,
-)
 _BY_NAME = {  # by the first words of a framework's name, the longer before the shorter
-    "megatron-deepspeed": _DEEPSPEED,
+    "megatron-deepspeed": FrameworkRules(
+        framework="DeepSpeed",
+        recompute="all or none",  # activation_checkpoint_interval
+        selective=False,
+        even_stages=True,  # partition: uniform
+        tensor_2d=False,
+    ),
     "megatron": MEGATRON,
     "nemo": MEGATRON,
-    "torchtitan": _TORCHTITAN,
+    "torchtitan": FrameworkRules(
+        framework="torchtitan",
+        recompute="all or none",  # activation_checkpoint.mode
+        whole_rounds=True,
+        sequence_parts="halves",
+        sequence_parallel="always",
+        whole_expert_groups=True,
+        experts_over_tensors=True,  # parallel_dims.py
+        tensor_2d=False,
+    ),
     "llm-foundry": FrameworkRules(framework="llm-foundry", recompute="all or none", tensor_2d=False),
 }
 

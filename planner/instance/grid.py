@@ -56,9 +56,6 @@ def _not_zero(value: float) -> float:
     return value
 
 
-Reactance = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_not_zero)]
-
-
 class Line(Sourced):
     """A corridor of the grid: equal circuits between two nodes."""
 
@@ -67,7 +64,7 @@ class Line(Sourced):
     b: str = Field(description="Node at the other end.")
     circuits: Count = Field(1, description="Circuits side by side.")
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
-    reactance_pu: Reactance | None = Field(
+    reactance_pu: Annotated[float, AfterValidator(_not_zero)] | None = Field(
         None,
         description="Of one circuit, on 100 MVA; the dc grid model needs it. Negative where a series capacitor "
         "outweighs the line.",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from planner.instance.base_types import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced, with_like
 
@@ -24,10 +24,8 @@ class GemmEfficiency(Sourced):
     unaligned_share: Share = Field(1.0, description="Share of the rate that heads reach whose width 8 does not divide.")
 
 
-class Accelerator(Sourced):
+class Accelerator(Sourced, json_schema_extra=with_like):
     """The accelerator of the hardware: one GPU with its links."""
-
-    model_config = ConfigDict(json_schema_extra=with_like)
 
     name: str = Field(description="By which files name it.")
     hbm_bytes: Positive = Field(description="Memory of one GPU, in bytes.")

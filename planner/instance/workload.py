@@ -6,9 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from planner.instance.base_types import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 from planner.instance.framework_rules import FREE, FrameworkRules, Overlap, rules_of
@@ -17,7 +15,6 @@ LIKE = "like"  # the key by which an entry names another, and of its sources the
 DEFAULT_PRECISION = "bf16"  # of the catalogue
 Zero = Literal[0, 1, 2, 3]
 Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
-Graphs = Literal["none", "part", "whole"]
 Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
 Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
 RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
@@ -290,13 +287,6 @@ class Precision(Sourced):
             yield f"{both}; give the bytes of both copies"
 
 
-class _OrName:
-    """A type of the JSON Schema that also takes the name of a catalogue's entry, replaced before validation."""
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [handler(schema), {"type": "string"}]}
-
-
 class Software(Sourced):
     """The software stack of a workload: what the framework can run, its switches, and costs in addition to GPUs' work.
 
@@ -316,7 +306,7 @@ class Software(Sourced):
         description="Carries tokens to experts: every copy to its GPU (all_to_all), or once to each domain of GPUs "
         "and there once to each GPU with experts of the token (deep_ep, hybrid_ep).",
     )
-    cuda_graphs: Graphs = Field(
+    cuda_graphs: Literal["none", "part", "whole"] = Field(
         "none", description="What is launched as CUDA graphs: nothing, all but routed experts, or whole iterations."
     )
     fused_experts: bool = Field(
@@ -495,9 +485,11 @@ class Workload(Sourced):
     model: Model | str = Field(description="The architecture, inline or by catalogue name.")
     tokens: Positive = Field(description="Training tokens.")
     sequence_length: Count = Field(description="Tokens per sequence.")
-    precision: Annotated[Precision, _OrName()] = Field(
+    precision: Precision = Field(
         default_factory=lambda: Precision.model_validate(catalogue("precisions")[DEFAULT_PRECISION]),
         description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16.",
+        # The name is replaced by the entry before validation.
+        json_schema_extra=lambda schema: schema.update(anyOf=[{"$ref": schema.pop("$ref")}, {"type": "string"}]),
     )
     software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
     expert_imbalance: Annotated[float, Field(ge=1)] = Field(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, ValidationError
 
-from planner.calibration.fit import is_tunable
+from planner.calibration.constants import is_tunable
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.instance.base_types import Frozen

@@ -32,7 +32,8 @@ from planner.planning.changed_instance import solved_with
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation import flow_times
 from planner.simulation.flow_times import TransportName, flow_seconds
-from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
+from planner.simulation.simulate import MAX_PLANES, part_of_design
+from planner.simulation.simulated_routes import permutation
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money, ratio, to_one

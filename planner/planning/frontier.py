@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from planner.checks.check_plan import check
-from planner.instance.instance import FabricInstance, Instance
-from planner.instance.references_and_pins import hardware_kind
+from planner.instance.instance import FabricInstance, Instance, hardware_kind
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped

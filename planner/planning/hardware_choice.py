@@ -12,8 +12,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.instance.hardware import HardwareAlternative
-from planner.instance.instance import Instance
-from planner.instance.references_and_pins import hardware_kind
+from planner.instance.instance import Instance, hardware_kind
 from planner.models import Options, batch_shares
 from planner.models.batch_shares import PoolLayout, Shares
 from planner.models.joint.free_network import conditions_of, problem_on

@@ -13,11 +13,17 @@ from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.command_options import FabricWish
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
-from planner.instance.base_types import out_of_range
-from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
+from planner.instance.base_types import Faults, out_of_range, validated
+from planner.instance.instance import (
+    ANY_ACCELERATOR,
+    FabricInstance,
+    Instance,
+    check_pins,
+    long_names,
+    network_problems,
+    reference_problems,
+)
 from planner.instance.network import MAX_TIERS, Switch
-from planner.instance.references_and_pins import check_pins, long_names, network_problems, reference_problems
-from planner.instance.validate import Faults, validated
 from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 from planner.physics.network.fabric_designs import FAMILIES, lanes_of
 from planner.plan.plan import Plan

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
-from planner.instance.instance import Instance
-from planner.instance.references_and_pins import hardware_kind
+from planner.instance.instance import Instance, hardware_kind
 from planner.models import Options
 from planner.models.joint.joint_world import EPS, JointSolution, World
 from planner.models.joint.search_cache import JointCache

@@ -1,4 +1,4 @@
-"""Changes on a cluster: jobs placed together, preempted, moved, repaired and resized; each result carries its proof."""
+"""Jobs that run on a cluster, and its changes: placed together, preempted, moved, repaired and resized, with proof."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,35 +6,78 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import (
-    Defragmentation,
-    Job,
-    Mended,
-    Move,
-    Placement,
-    Preemption,
-    Queued,
-    Running,
-    Slot,
-    Topology,
-    blocks,
-    fold_names,
-    levels,
-    read_hosts,
-    read_job,
-    slots,
-)
+from pydantic import Field
+
+from planner.cluster import Job, Placement, Slot, Topology, blocks, fold_names, levels, read_hosts, read_job, slots
 from planner.errors import InputError
-from planner.formats.topology_files import read_placement
+from planner.files import parse_json, read_text
+from planner.formats.slurm import REMEDY, jobs_in, read_running, read_states, states_on
+from planner.formats.topology_files import read_placement, read_topology
+from planner.instance.base_types import Frozen, validated
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
 from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, count_to_reach
-from planner.scheduling import placing
-from planner.scheduling.cluster_session import Cluster, options_of
-from planner.solvers.outcome import Stop
+from planner.plan.certificate import Certificate
+from planner.plan.plan_files import kind_of
+from planner.scheduling import cluster_session as session
+from planner.scheduling.cluster_session import Cluster, Unit, options_of
+from planner.solvers.outcome import Outcome, Stop
 from planner.units import bounded
+
+Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
+Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
+
+
+class Move(Frozen):
+    """The move of one rank of a job: its node before and after; null where there is none."""
+
+    job: str
+    rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
+    old: str | None
+    new: str | None
+
+
+class Mended(Frozen):
+    """A running job on a cluster after a repair or a resize, and the moves that lead there."""
+
+    placement: Placement
+    moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
+
+
+class Running(Frozen):
+    """A job that runs on a cluster, and what stopping or moving it costs."""
+
+    placement: Placement
+    priority: int = Field(1, ge=0, description="Cost of stopping one node of it.")
+
+
+class Preemption(Frozen):
+    """A preemption: jobs to stop on a cluster so that another fits, and where it then runs."""
+
+    stop: tuple[str, ...]
+    cost: int | None = Field(description="Sum of priority times nodes; null where not even stopping all is enough.")
+    placement: Placement
+    certificate: Certificate
+
+
+class Defragmentation(Frozen):
+    """A defragmentation: moves that free whole leaves of a cluster, in an order in which each finds its node free."""
+
+    leaves: tuple[str, ...]
+    moves: tuple[Move, ...]
+    certificate: Certificate
+
+
+class Queued(Frozen):
+    """The outcome of a cluster's queue: jobs placed together, and those that must wait."""
+
+    placements: tuple[Placement, ...]
+    waiting: tuple[str, ...]
+    reasons: tuple[str, ...] = Field((), description="Why each of them waits, in numbers.")
+    groups_split: int
+    certificate: Certificate = Field(description="Of all jobs together, as if they were one.")
 
 
 @bounded
@@ -50,7 +93,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         raise InputError("queue: has no job; give one or more")
     for job in jobs:
         _require_plain(job, "queue")
-    counted = [placing.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
+    counted = [session.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
     own, units, leaves = [each.q for each in counted], counted[0].units, counted[0].q.leaves
     admitted, reasons, left, size = list[int](), list[str](), own[0].free, jobs[0].segment_nodes
     for i, part in enumerate(own):
@@ -61,9 +104,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
             what = f"{part.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
             reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
     waits = {"waiting": tuple(job.name for i, job in enumerate(jobs) if i not in admitted), "reasons": tuple(reasons)}
-    given = f"jobs are admitted in the order of the queue by their nodes alone; {placing.rules_of(jobs[0])}"
+    given = f"jobs are admitted in the order of the queue by their nodes alone; {session.rules_of(jobs[0])}"
     if not admitted:
-        certificate = placing.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
+        certificate = session.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
     # By bytes in millionths of any job's most, 1 without.
     given_bytes = {i: [jobs[i].traffic_bytes_per_step.get(kind.name, 0.0) for kind in jobs[i].kinds] for i in admitted}
@@ -90,8 +133,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         alone = bounded_packing(own[i], Packing(whole=whole, split=split))
         # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
         shared = changed(outcome, solution=alone, stop=alone.outcome().stop)
-        own_units = placing.Counted(own[i], units, counted[i].level)
-        placements.append(placing.placement(cluster, jobs[i], own_units, shared, seed))
+        own_units = session.Counted(own[i], units, counted[i].level)
+        placements.append(session.placement(cluster, jobs[i], own_units, shared, seed))
         units = [free[count:] for free, count in zip(units, problems.used(own[i], alone.packing), strict=True)]
         first = mine.stop
     what = "split groups of all jobs"
@@ -149,7 +192,7 @@ def preempt(
         blocks=tuple(blocks_of), kinds=problem.kinds, segment=segment, costs=costs, max_split=max_split
     )
     outcome = changes.minimize_stop_cost(asked, options)
-    chosen, rules = outcome.solution, placing.rules_of(job)
+    chosen, rules = outcome.solution, session.rules_of(job)
     certificate = outcome.certificate(
         formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
         minimizes="priority times nodes of the jobs that are stopped",
@@ -157,7 +200,7 @@ def preempt(
         given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules}",
     )
     if chosen is None:
-        placed = placing.does_not_fit(cluster, job, problem, seed)
+        placed = session.does_not_fit(cluster, job, problem, seed)
         reason = f"{placed.reason} with every running job stopped"
         if problem.need <= problem.free:
             none = "no choice of jobs to stop leaves room for"
@@ -233,9 +276,6 @@ def defragment(
     return Defragmentation(leaves=freed, moves=tuple(moves), certificate=certificate)
 
 
-Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
-
-
 def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Return the leaf of each piece that defragmenting moves: those that may stay do, others go to their pod first."""
     room = Counter(dict(at_end))
@@ -252,10 +292,6 @@ def _targets(cluster: Cluster, pieces: Sequence[Piece], at_end: Mapping[tuple[in
         targets[piece] = min(open_to, key=lambda target: (cluster.leaves[target].path[:1] != path, target))
         room[targets[piece], len(ranks)] -= 1
     return targets
-
-
-Unit = tuple[str, ...]
-Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
 
 
 @bounded
@@ -380,7 +416,7 @@ def _mended(
             for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
                 room[stood.tree] += left.free
             homes = {max(sorted(room), key=lambda tree: room[tree])}
-        problem = placing.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
+        problem = session.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
     solution, reason, by_rank, moves = outcome.solution, "", dict[int, str](), list[Move]()
@@ -411,13 +447,13 @@ def _mended(
     rows = zip(named, values, bounds, map(min, bounds, values), strict=True)
     # A mesh that is completed group by group is so at its last level, with members of one segment inside.
     at = len(found) - 1 if found and level is None else level
-    figures = placing.figures_of(job, at, rows, changes.LEVELS)
+    figures = session.figures_of(job, at, rows, changes.LEVELS)
     searched = figures[-changes.LEVELS :]
     if nodes and level is not None:
         own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
         room_of = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
-        figures += placing.levels_above(cluster, job, level, nodes, room_of)
-    placed = placing.placed_on(
+        figures += session.levels_above(cluster, job, level, nodes, room_of)
+    placed = session.placed_on(
         cluster,
         job,
         nodes,
@@ -425,13 +461,68 @@ def _mended(
         figures=tuple(figures) if solution is not None else (),
         stopped=outcome.stop.value,
         reason=reason,
-        certificate=placing.certificate_of(
+        certificate=session.certificate_of(
             searched,
             changed(outcome, solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds"),
             options.seed,
             "Units by group in need and leaf; leaves without such a group by class of pod and free units.",
             "moved ranks (as many as are missing), then {}",
-            f"every other rank stays on its node; {placing.rules_of(job, cluster.trees)}",
+            f"every other rank stays on its node; {session.rules_of(job, cluster.trees)}",
         ),
     )
     return Mended(placement=placed, moves=tuple(moves))
+
+
+def opened(
+    topology: Cluster | Topology | str | Path,
+    busy: Iterable[str] | str,
+    state: str | Path | None,
+    only: Iterable[str] | str | None = None,
+) -> tuple[Cluster, list[str]]:
+    """Return a cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
+    if isinstance(topology, (str, Path)):
+        topology = read_topology(Path(topology))
+    cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
+    taken = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy)
+    if state is not None:
+        taken.extend(sorted(states_on(cluster.topology, read_states(state), str(state)).taken))
+    if only is not None:
+        own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
+        taken.extend(node for node in cluster.leaf_of if node not in own)
+    return cluster, taken
+
+
+def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
+    """Return running jobs from Slurm's lists or placements. InputError: no such file or node, or a node of two jobs."""
+    running = list[Running]()
+    for file in files:
+        text = read_text(file, REMEDY)
+        data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
+        if isinstance(data, dict) and kind_of(data) == "placement":
+            known = {key: value for key, value in data.items() if key in Placement.model_fields}
+            running.append(Running(placement=validated(Placement, known, str(file))))
+        elif data is not None and jobs_in(data) is None:
+            needs = f"{REMEDY}, or a placement of `planner place --format json`"
+            raise InputError(f"{file}: holds no running jobs; {needs}")
+        else:
+            for job in read_running(file):
+                running.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
+    owner: dict[str, str] = {}
+    for placed in (run.placement for run in running):
+        for node in cluster.known(placed.nodes):
+            other = owner.setdefault(node, placed.job)
+            if other != placed.job:
+                raise InputError(f"node {node!r}: jobs {other!r} and {placed.job!r} both have it; correct one file")
+    return running
+
+
+def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
+    """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
+    # Nothing is claimed of it: split groups and extra pieces are those of its nodes, and no bound is certified.
+    order = tuple(cluster.known(nodes))
+    groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(slots(job))
+    counts = session.counted_on(cluster, groups, order)
+    as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
+    what = {"formulation": "a placement as it runs, not searched", "minimizes": "split groups", "seed": 0}
+    own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": as_it_runs.certificate(**what)}
+    return Placement(job=name, nodes=order, **counts, **own)

@@ -1,41 +1,70 @@
-"""A cluster kept warm between calls: its topology, node states and jobs; jobs placed on it, also by step time."""
+"""A cluster kept warm between calls: its topology and node states; jobs placed on it, also by name or step time."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from planner.checks.placement import check_placement, expected_groups
-from planner.cluster import Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
+from planner.cluster import (
+    MEMBER,
+    Figure,
+    Job,
+    PlacedGroup,
+    Placement,
+    Slot,
+    Topology,
+    blocks,
+    job_of_plan,
+    levels,
+    line,
+    mesh_groups,
+    natural,
+    numbering,
+    slots,
+)
 from planner.errors import InputError, InternalError, hint
-from planner.files import parse_json, read_json, read_text
-from planner.formats.slurm import REMEDY, jobs_in, read_running
+from planner.files import read_json
 from planner.instance.instance import Instance
-from planner.instance.validate import validated
 from planner.models import Options
-from planner.models.placement.place_job import solve_in_one_tree
-from planner.models.placement.placement_problem import PlacementProblem
+from planner.models.placement import placement_problem as problems
+from planner.models.placement.place_job import FORMULATION, Chosen, Order, fewest_cuts, rank, solve_in_one_tree
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
+from planner.physics.network.transport import lower_bound_split
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
 from planner.physics.training.step_prediction import Conditions
+from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_files import kind_of, plan_of
-from planner.scheduling import placing
+from planner.plan.plan_files import plan_of
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.registry import SOLVERS, linear_runner
-from planner.solvers.signals import uninterrupted
+from planner.solvers.signals import Deadline, uninterrupted
 from planner.units import bounded
 
 DEFAULT_SECONDS = 10.0
 ORDERS = ("any", "name")
+Unit = tuple[str, ...]
+Placed = Solution[Packing]
+SOLVER = "dynamic programming over leaves in the order of names"
+BY_NAME_FORMULATION = (
+    "Nodes to take of each leaf, leaves and ranks in the order of node names; exact by dynamic programming over "
+    "leaves, with the ranks that have a node as state."
+)
+BY_NAME = "ranks in the order of node names"
+REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
+STEP_MINIMIZES = "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods"
+STEP_FORMULATION = (
+    "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
+)
 
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
@@ -43,11 +72,14 @@ def options_of(time_limit: float | None, seed: int = 0, threads: int | None = No
     return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
-class Cluster(placing.LeafMap):
+class Cluster:
     """A cluster's topology with the nodes that are busy or broken; every method may be called from several threads."""
 
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
-        super().__init__(topology)
+        self.topology = topology
+        self.leaves: tuple[LeafNodes, ...] = tuple(problems.leaves_of(topology))
+        self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
+        self.trees = len({leaf.tree for leaf in self.leaves})
         self._busy: set[str] = set()
         self._lock = RLock()
         self.set_busy(busy)
@@ -127,7 +159,7 @@ class Cluster(placing.LeafMap):
         Raises
         ------
         InputError
-            If the order is unknown, or ranks by name are not to be had (`planner.scheduling.placing`).
+            If the order is unknown, or ranks by name are not to be had (`place_by_name`).
         InternalError
             If a placement breaks a rule of the checker, which replays it from the topology.
         """
@@ -136,23 +168,23 @@ class Cluster(placing.LeafMap):
         if order not in ORDERS:
             raise InputError(f"order: must be {' or '.join(ORDERS)} (is {order!r})")
         if order == "name":
-            placed = placing.place_by_name(self, job, taken, options)
+            placed = place_by_name(self, job, taken, options)
         else:
             # Of a mesh its level to place, in the trees where most levels are whole.
-            counted = placing.in_units(job, self.leaves, taken)
+            counted = in_units(job, self.leaves, taken)
             trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
-            parts = [placing.only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
+            parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
             fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
             if job.mesh is not None and fits:
-                level = {tree: placing.level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
+                level = {tree: level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
                 fits = [tree for tree in fits if level[tree] == max(level.values())]
-                counted = placing.in_units(job, self.leaves, taken, level[fits[0]])
-                parts = [placing.only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
+                counted = in_units(job, self.leaves, taken, level[fits[0]])
+                parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
             parts = [parts[tree] for tree in fits] or [max(parts, key=lambda part: part.free)]
             best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
             counted = replace(counted, q=parts[best])
             left = [sum(node not in taken for node in leaf.nodes) for leaf in self.leaves]
-            placed = placing.placement(self, job, counted, outcome, seed, left)
+            placed = placement(self, job, counted, outcome, seed, left)
         # The checker shares no code with the formulation, and is as quick: 2 ms for 900 nodes, 40 ms for 15,000.
         broken = check_placement(self.topology, job, placed, busy=taken)
         if broken:
@@ -166,75 +198,265 @@ class Cluster(placing.LeafMap):
 
     def problem(
         self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
-    ) -> tuple[PlacementProblem, list[list[placing.Unit]]]:
+    ) -> "tuple[PlacementProblem, list[list[Unit]]]":
         """Return a job's placement problem on the cluster in units of segments, and each leaf's free units."""
-        counted = placing.in_units(job, self.leaves, self.taken(busy, free))
+        counted = in_units(job, self.leaves, self.taken(busy, free))
         return counted.q, counted.units
 
 
-def opened(
-    topology: Cluster | Topology | str | Path,
-    busy: Iterable[str] | str,
-    state: str | Path | None,
-    only: Iterable[str] | str | None = None,
-) -> tuple[Cluster, list[str]]:
-    """Return a cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
-    from planner.formats.topology_files import read_topology
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A job's placement problem in counts, the nodes of each leaf's free units, and of a mesh the level to place."""
 
-    if isinstance(topology, (str, Path)):
-        topology = read_topology(Path(topology))
-    cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
-    taken = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy)
-    if state is not None:
-        from planner.formats.slurm import read_states, states_on
-
-        taken.extend(sorted(states_on(cluster.topology, read_states(state), str(state)).taken))
-    if only is not None:
-        own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
-        taken.extend(node for node in cluster.leaf_of if node not in own)
-    return cluster, taken
+    q: PlacementProblem
+    units: list[list[Unit]]
+    level: int | None
 
 
-def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
-    """Return running jobs from Slurm's lists or placements. InputError: no such file or node, or a node of two jobs."""
-    running = list[Running]()
-    for file in files:
-        text = read_text(file, REMEDY)
-        data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
-        if isinstance(data, dict) and kind_of(data) == "placement":
-            known = {key: value for key, value in data.items() if key in Placement.model_fields}
-            running.append(Running(placement=validated(Placement, known, str(file))))
-        elif data is not None and jobs_in(data) is None:
-            needs = f"{REMEDY}, or a placement of `planner place --format json`"
-            raise InputError(f"{file}: holds no running jobs; {needs}")
-        else:
-            for job in read_running(file):
-                running.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
-    owner: dict[str, str] = {}
-    for placed in (run.placement for run in running):
-        for node in cluster.known(placed.nodes):
-            other = owner.setdefault(node, placed.job)
-            if other != placed.job:
-                raise InputError(f"node {node!r}: jobs {other!r} and {placed.job!r} both have it; correct one file")
-    return running
+def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
+    """Count a job to place in segments: its groups, of a mesh its data groups; `at`: a level's blocks in inner ones."""
+    segment, found = job.segment_nodes, levels(job)
+    if at is None:
+        unit, level = segment, None if job.mesh is None else len(found) - 1
+        weighed = zip(job.kinds, job.weights, strict=True)
+        kinds = tuple(Kind(kind.size // unit, kind.count, weight) for kind, weight in weighed)
+    else:
+        unit, level = found[at - 1].size if at else segment, at
+        kinds = (Kind(found[at].size // unit, found[at].count),)
+    counted, units = list[Leaf](), list[list[Unit]]()
+    for leaf in leaves:
+        whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
+        # A segment is in one block, and so is a unit of several where it can be.
+        cut, left = list[Unit](), list[str]()
+        for block in leaf.blocks if unit > 1 else (leaf.nodes,):
+            free = [node for node in block if node not in taken]
+            within = len(free) // unit * unit
+            cut += [tuple(free[i : i + unit]) for i in range(0, within, unit)]
+            left += free[within : len(free) // segment * segment]
+        units.append(cut + [tuple(left[i : i + unit]) for i in range(0, len(left) // unit * unit, unit)])
+        counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
+    along = sum(kind.count for kind in kinds) if level is None else line(job, level)
+    follows = level is not None and bool(numbering(job, level))
+    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows), units, level)
 
 
-def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
-    """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
-    # Nothing is claimed of it: split groups and extra pieces are those of its nodes, and no bound is certified.
-    order = tuple(cluster.known(nodes))
-    groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(slots(job))
-    counts = placing.counted_on(cluster, groups, order)
-    as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
-    what = {"formulation": "a placement as it runs, not searched", "minimizes": "split groups", "seed": 0}
-    own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": as_it_runs.certificate(**what)}
-    return Placement(job=name, nodes=order, **counts, **own)
+def level_to_place(job: Job, free: Sequence[int]) -> int:
+    """Return a job's first mesh level whose blocks do not all fit on leaves by their `free` segments, or the last."""
+    # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
+    for i, level in enumerate(levels(job)):
+        if sum(count // (level.size // job.segment_nodes) for count in free) < level.count:
+            return i
+    return len(levels(job)) - 1
 
 
-STEP_MINIMIZES = "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods"
-FORMULATION = (
-    "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
-)
+def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
+    """Return a placement problem on some of the leaves: the others have nothing free."""
+    kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(problem.leaves))
+    return replace(problem, leaves=kept)
+
+
+def placement(
+    cluster: Cluster,
+    job: Job,
+    counted: Counted,
+    outcome: Outcome[Placed],
+    seed: int,
+    free: Sequence[int] = (),
+) -> Placement:
+    """Return the placement of a solved job by node names, with figures and proof; `free`: free nodes by leaf."""
+    problem, solution, level = counted.q, outcome.solution, counted.level
+    if solution is None:
+        return does_not_fit(cluster, job, problem, seed)
+
+    def block_numbers(leaf: int) -> list[int]:
+        number = {node: i for i, block in enumerate(cluster.leaves[leaf].blocks) for node in block}
+        return [number[unit[0]] for unit in counted.units[leaf]]
+
+    single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
+    order = slots(job) if level is None else blocks(job, level)
+    nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
+    what = "groups" if level is None else levels(job)[level].what
+    named = problems.names(problem, what)
+    if level is not None and (axes := numbering(job, level)):
+        named = problems.names(problem, what, f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline"))
+    rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
+    searched = figures_of(job, level, rows, 2 + problem.tiers)
+    rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
+    # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
+    own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
+    data = job.kinds[0]
+    closed = lower_bound_split(free, data.count, data.size) if free and level is not None else solution.min_split
+    chosen = searched[: len(searched) - len(solution.values) + solution.searched]
+    return placed_on(
+        cluster,
+        job,
+        nodes,
+        lower_bound_split=solution.bounds[0] if own else closed,
+        figures=(*searched, *rest),
+        stopped=outcome.stop.value,
+        certificate=certificate_of(chosen, outcome, seed),
+    )
+
+
+def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int]], groups: int) -> list[Figure]:
+    """Return a placement's figures from names, values and two bounds; of a mesh the levels inside `at` are whole.
+
+    The first `groups` rows count blocks of the level placed, which hold some groups each.
+    """
+    found, none = levels(job), {"value": 0, "bound": 0, "analytic_bound": 0}
+    figures = [Figure(name=f"split {inner.what}", **none) for inner in found[: at or 0]]
+    for i, (name, *proven) in enumerate(rows):
+        each = found[at].groups if at is not None and i < groups else 1
+        value, bound, analytic = (count * each for count in proven)
+        figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
+    return figures
+
+
+def levels_above(cluster: Cluster, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
+    """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
+    figures = []
+    for level in levels(job)[at + 1 :]:
+        others = [axis for axis in job.mesh or {} if axis != level.axis]
+        own = [ranks for _, ranks in mesh_groups(job, [level.axis], others)]
+        value = splits_on(cluster, own, nodes)[0]
+        bound = lower_bound_split(free, len(own), len(own[0]))
+        figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
+    return figures
+
+
+def splits_on(cluster: Cluster, groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
+    """Count a placement's groups of ranks on several leaves, their extra pieces, and those across each tier."""
+    on = [{cluster.leaf_of[nodes[rank]] for rank in ranks} for ranks in groups]
+    return problems.count_splits(on, [leaf.path for leaf in cluster.leaves])
+
+
+def certificate_of(
+    figures: Sequence[Figure],
+    outcome: Outcome[Any],
+    seed: int,
+    formulation: str = FORMULATION,
+    goals: str = "{}",
+    given: str = "",
+) -> Certificate:
+    """Certify a placement by the first of its searched figures that is not at its bound, or the first of all."""
+    stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
+    if outcome.solution is not None:
+        outcome = replace(outcome, objective=float(stated.value), bound=float(stated.bound))
+    minimizes = goals.format(", then ".join(figure.name for figure in figures))
+    minimizes += f"; objective and bound are those of {stated.name!r}"
+    return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
+
+
+def counted_on(cluster: Cluster, groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
+    """Return a placement's groups of nodes in rank order, and how leaves split them, as fields of a placement."""
+    placed = []
+    for group in groups:
+        own = tuple(nodes[rank] for rank in group.ranks)
+        leaves = tuple(cluster.leaves[i].name for i in dict.fromkeys(cluster.leaf_of[node] for node in own))
+        placed.append(PlacedGroup(name=group.name, nodes=own, leaves=leaves))
+    split, extra, across, *_ = (*splits_on(cluster, (group.ranks for group in groups), nodes), 0)
+    return {"groups": tuple(placed), "groups_split": split, "extra_pieces": extra, "groups_cross_pod": across}
+
+
+def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
+    """Return a job's placement, or one without nodes, with how leaves split its groups."""
+    asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
+    groups = list(slots(job)) if nodes else []
+    return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
+
+
+def does_not_fit(
+    cluster: Cluster, job: Job, problem: PlacementProblem, seed: int, free: int | None = None
+) -> Placement:
+    """Return a placement without nodes and why the job does not fit, by the freest of several trees or `free` units."""
+    size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
+    where = "" if trees == 1 else f" in the freest of {trees:,} trees"
+    what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
+    proof: Outcome[Placed] = Outcome(stop=Stop.PROVED, infeasible=True)
+    reason = f"job {job.name!r} needs {problem.need * size:,} {what} > {room * size:,} free{where}"
+    certificate = proof.certificate(
+        formulation="Counts of free nodes.", minimizes="split groups", seed=seed, given=rules_of(job, trees)
+    )
+    return placed_on(cluster, job, (), lower_bound_split=0, figures=(), reason=reason, certificate=certificate)
+
+
+def rules_of(job: Job, trees: int = 1) -> str:
+    """Name the rules that any placement of a job on free nodes is given."""
+    rules = ["nodes are taken whole, and busy ones stay busy"]
+    if trees > 1:
+        rules.append("a job stays in one tree")
+    if job.segment_nodes > 1:
+        rules.append(f"each {job.segment_nodes:,} consecutive nodes stay in one block of a leaf")
+    return "; ".join(rules)
+
+
+def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options) -> Placement:
+    """Place a job by node name: choose the nodes that split the fewest members, then groups, then make fewest pieces.
+
+    InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
+    """
+    order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
+    runs, chosen, room = dict[int, list[str]](), list[Chosen](), [0]  # of each leaf its free nodes by name
+    by_name = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
+    for i, run in groupby(by_name, key=cluster.leaf_of.__getitem__):
+        nodes = list(run)
+        if i in runs:
+            between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
+            raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
+        runs[i] = nodes
+    for tree in range(cluster.trees):
+        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs.items()]
+        found = fewest_cuts(free, order, deadline)
+        room.append(sum(free))
+        chosen += [] if found is None else [found]
+    if not chosen:
+        return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed, max(room))
+    proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
+    placed = tuple(node for own, count in zip(runs.values(), best.taken, strict=True) for node in own[:count])
+    left, parts = [len(own) for own in runs.values()], levels(job)[-1].what if levels(job) else "groups"
+    # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
+    least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
+    kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
+    least[f"split {parts}"] = problems.min_split_weight(left, kinds)
+    members, split, extra = best.values
+    _, _, *across = splits_on(cluster, (slot.ranks for slot in slots(job)), placed)
+    names = problems.group_levels(parts, len(across))
+    rows = [(names[0], split), (names[1], extra)]
+    if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
+        rows.insert(0, ("split members", members))
+    least_of = [(name, value, min(value, least.get(name, 0))) for name, value in rows]
+    proven = [(name, value, value if proved else lower, lower) for name, value, lower in least_of]
+    crossing = zip(names[2:], across, strict=True) if parts == "groups" else ()
+    figures, above = (figures_of(job, None, own, 0) for own in (proven, [(*pair, 0, 0) for pair in crossing]))
+    one = job.kinds[0]  # of a mesh the data groups alone
+    stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
+    outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
+    return placed_on(
+        cluster,
+        job,
+        placed,
+        order="name",
+        stopped=stop.value,
+        lower_bound_split=least["split groups"] if parts == "groups" else lower_bound_split(left, one.count, one.size),
+        figures=(*figures, *above),
+        certificate=certificate_of(figures, outcome, seed, BY_NAME_FORMULATION, "{}, with " + BY_NAME, BY_NAME),
+    )
+
+
+def _order_of(job: Job) -> Order:
+    if job.segment_nodes > 1:
+        raise InputError(f"job {job.name!r}: segment_nodes and the order of names do not go together; {REMEDY}")
+    if job.mesh is None:
+        return Order(groups=tuple(kind.size for kind in job.groups for _ in range(kind.count)))
+    found = levels(job)
+    axes = [level.axis for level in found if level.axis != MEMBER]
+    if len(axes) > 1:
+        raise InputError(f"job {job.name!r}: {' and '.join(axes)} exchange, by name one axis can; {REMEDY}")
+    last = len(found) - 1
+    ranks = sorted(slot.ranks for slot in blocks(job, last))
+    if [rank for own in ranks for rank in own] != list(range(job.nodes)):
+        raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
+    return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +475,9 @@ class Clock:
         stages = [[self.places[nodes[rank]] for rank in ranks] for ranks in expected_groups(job).values()]
         return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
 
-    def seconds(self, locality: transport.Locality | None) -> float:
-        """Return a placement's step in seconds; with None, as if nothing left a leaf: the transport's slowdown only."""
-        return self.at(*((1.0, 1.0) if locality is None else self.factors(locality)))
+    def seconds(self, locality: transport.Locality) -> float:
+        """Return a placement's step in seconds."""
+        return self.at(*self.factors(locality))
 
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
@@ -273,18 +495,17 @@ class Clock:
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
-        if not job.mesh or set(job.mesh) != {"pipeline", "data"}:
-            return self.seconds(None)
         leaves, pods = Counter[int](), Counter[int]()  # free nodes
         for i, leaf in enumerate(cluster.leaves):
             leaves[i] = len(set(leaf.nodes).difference(busy))
             pods[leaf.path[0] if leaf.path else 0] += leaves[i]
         across = any(figure.bound > 0 for figure in first.figures if figure.name == "groups across pods")
-        design, options = self.design, []
+        design, options, mesh = self.design, [], job.mesh or {}  # of a plan's job at one site
         for free, split in ((leaves, first.lower_bound_split > 0), (pods, across)):
             rooms = {"max_free": max(free.values()), "blocks": len(+free)}
-            each = job.mesh["pipeline"], job.mesh["data"]
-            options.append(transport.min_crossings(*each, **rooms, wrap=self.wrap, split=split))
+            options.append(
+                transport.min_crossings(mesh["pipeline"], mesh["data"], **rooms, wrap=self.wrap, split=split)
+            )
         of_leaf, of_pod = design.domain_racks, design.domain_racks * (design.domains_per_pod or design.domains)
         factors = set[tuple[float, float]]()
         for (flows, rings), (more, wide) in product(*options):
@@ -345,14 +566,14 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         return first
     bound = clock.min_seconds(cluster, job, first, cluster.taken(busy))
     timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
-    if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
+    if job.mesh and timed[0][0] > bound:
         # The job with its axes exchanged, so that pipelines are kept whole; its rings are counted.
         stages, replicas = job.mesh["pipeline"], job.mesh["data"]
         turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
         nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
         groups = list(slots(job))
-        counts = placing.counted_on(cluster, groups, nodes)
-        values = placing.splits_on(cluster, (group.ranks for group in groups), nodes)
+        counts = counted_on(cluster, groups, nodes)
+        values = splits_on(cluster, (group.ranks for group in groups), nodes)
         # Beside the first level nothing is proven of these, as they are not what was minimized.
         rows = zip(first.figures, values, [first.figures[0].bound, *[0] * (len(values) - 1)], strict=False)
         figures = tuple(
@@ -364,6 +585,6 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
     seconds, best = min(timed, key=lambda pair: pair[0])
     status, gap = "optimal" if seconds <= bound else "feasible", relative_gap(seconds, bound)
     certificate = best.certificate.replaced(
-        status=status, objective=seconds, bound=bound, gap=gap, formulation=FORMULATION, minimizes=STEP_MINIMIZES
+        status=status, objective=seconds, bound=bound, gap=gap, formulation=STEP_FORMULATION, minimizes=STEP_MINIMIZES
     )
     return best.replaced(step_seconds=seconds, step_seconds_bound=bound, certificate=certificate)

@@ -14,7 +14,6 @@ from planner.physics import tick
 from planner.plan.plan_sections import TransportFactor
 from planner.simulation import simulated_routes
 from planner.simulation.simulated_routes import Alive, Floats, Flows, Ints, Routes, Tree
-from planner.simulation.traffic import failed_cables, permutation
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
 ROUNDING = 1e-9  # of sums of rates
@@ -23,6 +22,20 @@ ROUNDING = 1e-9  # of sums of rates
 # all bytes of a link are one batch.
 BATCHES, MANY_ENTRIES = 8, 1 << 19
 OF_LINKS = "room", "xoff", "xon", "paused", "due", "oldest", "batches", "newest", "queue"
+PROGRESS_STEPS = 16  # between two reports
+FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
+# Flowlets are this much shorter or longer at most: a fluid would keep flows in step that packets put out of step, and
+# all flows of a leaf would choose at once. By 0.1 and 0.3 tails are the same within 6 % (128 hosts; 1:1 to 4:1).
+UNEVEN = 0.1
+TransportName = Literal["ecmp", "spray", "adaptive"]
+STEP_BYTES = 50e3  # that a host sends in a step: half a microsecond at 800 Gbps, of a cable and of a switch
+# Longest flows that are followed step by step. By packets (128 hosts, 1:1 to 4:1), flows of 300 MB have the tails of
+# 24 MB, times 12.5, within 1 % under ECMP and spraying and 7 % under adaptive routing; hashed flows of 8 MB within 2 %.
+FLOW_BYTES, COARSE_FLOW_BYTES = 24e6, 8e6
+FINE_PARTS = 2048  # more parts of flows than these are followed as flows of 8 MB
+# At 8:1 the tails of hashed flows are within 0.3 % of those of 10,000 steps.
+MOST_STEPS, LEAST_STEPS = 2_000, 120  # of the ideal time, and of what the busiest host sends
+PACKET_BYTES = 4096.0  # the largest MTU of RoCE (InfiniBand Architecture Specification, volume 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +50,6 @@ class Pauses:
     xon_bytes: float = 200e3
     step_seconds: float = 0.5e-6
     max_steps: int = 400_000
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Spread:
-    """Times of simulated flows with pauses: when their parts ended, and how many links were paused."""
-
-    end: Floats  # seconds when each part of a flow ended; infinite for those that were not waited for
-    most_paused: int  # most links that were paused at one time
 
 
 class Queues:
@@ -212,9 +217,6 @@ class Queues:
                     setattr(self, name, getattr(self, name)[left])
 
 
-PROGRESS_STEPS = 16  # between two reports
-
-
 def spread(
     routes: Routes,
     rate: float,
@@ -223,19 +225,20 @@ def spread(
     view: "LocalView | None" = None,
     *,
     progress: Callable[[float], None] | None = None,
-) -> Spread:
-    """Simulate flows with pauses until the `waited` parts end, while others keep sending; return ends and pauses.
+) -> tuple[Floats, int]:
+    """Simulate flows with pauses until the `waited` parts end, while others keep sending.
 
-    `rate`: bytes per second of a host's link in a plane. `progress`: takes the share of the bytes that have arrived. A
-    flow from a host to itself ends at once. InputError: the flows have not ended after the last step.
+    Return the seconds when each part of a flow ended, infinite for those that were not waited for, and the most links
+    that were paused at one time. `rate`: bytes per second of a host's link in a plane. `progress`: takes the share of
+    the bytes that have arrived. A flow from a host to itself ends at once. InputError: the flows have not ended after
+    the last step.
     """
     pauses = pauses or Pauses()
     tick()
     queues = Queues(routes, rate, pauses, view)
     alone = queues.steps_without_a_queue()
     if alone is not None and len(waited) and alone[waited].max() <= pauses.max_steps:
-        end = np.where(alone <= alone[waited].max(), alone * pauses.step_seconds, np.inf)
-        return Spread(end=end, most_paused=0)
+        return np.where(alone <= alone[waited].max(), alone * pauses.step_seconds, np.inf), 0
     end, most = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0
     queues.missing[end == 0] = np.inf
     step, due, sent = 0, np.isinf(end[waited]).any(), max(1e-300, float(routes.size.sum()))
@@ -254,13 +257,7 @@ def spread(
     if due:
         late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
         raise InputError(f"pauses: {late} after {pauses.max_steps * pauses.step_seconds:g} s; give more steps")
-    return Spread(end=end, most_paused=most)
-
-
-FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
-# Flowlets are this much shorter or longer at most: a fluid would keep flows in step that packets put out of step, and
-# all flows of a leaf would choose at once. By 0.1 and 0.3 tails are the same within 6 % (128 hosts; 1:1 to 4:1).
-UNEVEN = 0.1
+    return end, most
 
 
 class LocalView:
@@ -331,17 +328,6 @@ class LocalView:
         return int(order[loads.argmin()]) if len(order) else None
 
 
-TransportName = Literal["ecmp", "spray", "adaptive"]
-STEP_BYTES = 50e3  # that a host sends in a step: half a microsecond at 800 Gbps, of a cable and of a switch
-# Longest flows that are followed step by step. By packets (128 hosts, 1:1 to 4:1), flows of 300 MB have the tails of
-# 24 MB, times 12.5, within 1 % under ECMP and spraying and 7 % under adaptive routing; hashed flows of 8 MB within 2 %.
-FLOW_BYTES, COARSE_FLOW_BYTES = 24e6, 8e6
-FINE_PARTS = 2048  # more parts of flows than these are followed as flows of 8 MB
-# At 8:1 the tails of hashed flows are within 0.3 % of those of 10,000 steps.
-MOST_STEPS, LEAST_STEPS = 2_000, 120  # of the ideal time, and of what the busiest host sends
-PACKET_BYTES = 4096.0  # the largest MTU of RoCE (InfiniBand Architecture Specification, volume 1)
-
-
 def ideal_seconds(tree: Tree, flows: Flows) -> float:
     """Return the seconds of flows that no transport beats: nothing failed, parallel links and planes loaded evenly."""
     return _sprayed(tree, flows).fullest_seconds()
@@ -362,7 +348,7 @@ def flow_seconds(
     progress: Callable[[float], None] | None = None,
 ) -> Floats:
     """Compute the seconds until each simulated flow ends, around failed cables; above `FLOW_BYTES` in proportion."""
-    out = failed_cables(tree, failed, seed)
+    out = simulated_routes.failed_cables(tree, failed, seed)
     alive = Alive(tree, out) if len(out) else None
     lanes = len(tree.planes) * len(flows)
     sent = float(np.bincount(flows.source, flows.size).max())
@@ -383,9 +369,9 @@ def flow_seconds(
         routes = even if alive is None and len(tree.planes) == 1 else simulated_routes.spray(tree, flows, alive)
     followed, kind = (transport == "spray" and routes.classes()) or (routes, slice(None))
     rate, parts = tree.rates[0] * max(tree.planes), np.arange(followed.parts)
-    ends = spread(followed, rate, parts, pauses, view, progress=progress).end[kind]
+    ends, _ = spread(followed, rate, parts, pauses, view, progress=progress)
     end = np.zeros(len(flows))
-    np.maximum.at(end, routes.flow, ends)
+    np.maximum.at(end, routes.flow, ends[kind])
     return end + late * np.sqrt(end / max(float(end.max()), 1e-300))  # deviations of a sum grow as its root
 
 
@@ -468,7 +454,7 @@ def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
     """Return the percentile over seeds of a simulated permutation's slowest flow over its ideal: the slowdown."""
     tree, tails = reference_tree(runs, ports, planes), []
     for seed in range(runs.seeds):
-        flows = permutation(tree.slots, FLOW_BYTES, seed)
+        flows = simulated_routes.permutation(tree.slots, FLOW_BYTES, seed)
         tails.append(flow_seconds(tree, flows, runs.transport, seed).max() / ideal_seconds(tree, flows))
     return float(np.percentile(tails, runs.percentile))
 

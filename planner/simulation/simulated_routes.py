@@ -1,25 +1,29 @@
 """Networks to simulate, by numbers, and which directed links each flow loads: the three transports on one tree."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from planner.errors import InputError
-from planner.instance.base_types import Count, Positive, Sourced, out_of_range
-from planner.instance.validate import validated
+from planner.instance.base_types import Count, Positive, Sourced, out_of_range, validated
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 _STEP, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
+Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
+MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
+CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 
 def words(*keys: ArrayLike) -> Words:
@@ -44,7 +48,7 @@ def order(count: int, *keys: int) -> Ints:
     return np.argsort(words(*keys, np.arange(count)), kind="stable")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class Tree:
     """A simulated network as a tree: its wiring tier by tier from the leaves up."""
 
@@ -55,53 +59,27 @@ class Tree:
     planes: tuple[float, ...] = (1.0,)  # share of a cable's rate that each plane has
     slots: Ints  # place of each host: leaf · down[0] + port
 
-    @property
-    def tiers(self) -> int:
-        """Count the tiers of switches of the simulated network."""
-        return len(self.down)
+    tiers: int = field(init=False)  # of switches
+    hosts: int = field(init=False)
+    host_rate: float = field(init=False)  # bytes per second that one host sends at most, all planes together
+    spans: tuple[int, ...] = field(init=False)  # host slots of a subtree of each tier; 1 of a host
+    widths: tuple[int, ...] = field(init=False)  # positions of each tier: switches that serve one subtree
+    subtrees: tuple[int, ...] = field(init=False)  # of each tier, empty ones between full ones too
+    cables: tuple[int, ...] = field(init=False)  # below each tier's switches, in one plane
+    offsets: tuple[int, ...] = field(init=False)  # number of the first cable below each tier's switches
 
-    @property
-    def hosts(self) -> int:
-        """Count the hosts of the simulated network."""
-        return len(self.slots)
-
-    @property
-    def host_rate(self) -> float:
-        """Return the bytes per second that one host of the simulated network sends at most, all planes together."""
-        return self.rates[0] * sum(self.planes)
-
-    @cached_property
-    def spans(self) -> tuple[int, ...]:
-        """Count the host slots of a subtree of each tier of the simulated network; 1 of a host."""
-        return tuple(math.prod(self.down[:tier]) for tier in range(self.tiers + 1))
-
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
-        """Count the positions of each tier of the simulated network: switches that serve one subtree."""
-        return tuple(math.prod(self.up[:tier]) for tier in range(self.tiers + 1))
-
-    @cached_property
-    def subtrees(self) -> tuple[int, ...]:
-        """Count the subtrees of each tier of the simulated network, empty ones between full ones too."""
-        last = int(self.slots.max()) if len(self.slots) else 0
-        return tuple(last // span + 1 for span in self.spans)
-
-    @cached_property
-    def cables(self) -> tuple[int, ...]:
-        """Count the cables below each tier's switches of the simulated network, in one plane."""
-        return tuple(self.subtrees[tier] * self.widths[tier + 1] * self.bundle[tier] for tier in range(self.tiers))
-
-    @cached_property
-    def offsets(self) -> tuple[int, ...]:
-        """Return the number of the first cable below each tier's switches of the simulated network."""
-        return tuple(sum(self.cables[:tier]) for tier in range(self.tiers))
+    def __post_init__(self) -> None:
+        self.tiers, self.hosts, self.host_rate = len(self.down), len(self.slots), self.rates[0] * sum(self.planes)
+        self.spans, self.widths = ((1, *accumulate(own, operator.mul)) for own in (self.down, self.up))
+        last = int(self.slots.max()) if self.hosts else 0
+        self.subtrees = tuple(last // span + 1 for span in self.spans)
+        self.cables = tuple(map(math.prod, zip(self.subtrees, self.widths[1:], self.bundle, strict=False)))
+        self.offsets = (0, *accumulate(self.cables[:-1]))
 
     def meeting_tier(self, one: Ints, other: Ints) -> Ints:
         """Return the lowest tier whose switches reach the slots of both simulated hosts; 0 where they are the same."""
-        meeting = np.zeros(len(one), np.int64)
-        for tier in range(self.tiers):
-            meeting += one // self.spans[tier] != other // self.spans[tier]
-        return meeting
+        apart = [one // span != other // span for span in self.spans[: self.tiers]]
+        return np.asarray(np.sum(apart, axis=0), np.int64)
 
     def cable(self, tier: int, subtree: Any, position: Any, lane: Ints | int = 0) -> Any:
         """Return the numbers of cables up from a subtree below `tier` (0: leaves); `lane`: the cable of a bundle."""
@@ -118,9 +96,6 @@ class Tree:
     def directed(self, rates: Iterable[Floats]) -> Floats:
         """Return the rate of every directed link of each plane from the rates of cables by plane, of all planes."""
         return np.concatenate([share * own for share, own in zip(self.planes, rates, strict=True) for _ in (0, 1)])
-
-
-MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
 
 
 class Fabric(Sourced):
@@ -144,28 +119,26 @@ class Fabric(Sourced):
         (), description="Cables between switches that are out, by number: leaf by leaf, spine by spine, plane by plane."
     )
 
-    @model_validator(mode="after")
-    def _wirable(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         for key in ("oversubscription", "down_ports"):
             if len(getattr(self, key)) > self.tiers - 1:
                 given = f"one for each tier below the top (has {len(getattr(self, key))})"
-                raise ValueError(f"{key} must have at most {self.tiers - 1} entries, {given}")
+                yield f"{key} must have at most {self.tiers - 1} entries, {given}"
         if abs(sum(self.plane_shares)) > 1 + 1e-9:
-            raise ValueError(f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})")
+            yield f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})"
         for tier, (down, ratio) in enumerate(zip(self.downs, self.ratios, strict=True)):
             up = down / ratio
             if round(up) < 1 or abs(up - round(up)) > 1e-9:
                 hint = f"give another or down_ports[{tier}]"
                 ports = f"{up:g} ports up of {down} down"
-                raise ValueError(f"oversubscription[{tier}] leaves {ports}, not a whole number; {hint}")
+                yield f"oversubscription[{tier}] leaves {ports}, not a whole number; {hint}"
             if down + round(up) > self.ports_per_switch:
                 ports = f"{down} ports down + {round(up)} up > {self.ports_per_switch} ports"
-                raise ValueError(f"tier {tier} takes {ports}; lower down_ports[{tier}]")
+                yield f"tier {tier} takes {ports}; lower down_ports[{tier}]"
         reach = math.prod(self.downs) * self.ports_per_switch
         if self.hosts > reach:
             tiers = f"{self.tiers} tiers of {self.ports_per_switch} ports"
-            raise ValueError(f"hosts must be at most {reach}, which {tiers} reach (is {self.hosts})")
-        return self
+            yield f"hosts must be at most {reach}, which {tiers} reach (is {self.hosts})"
 
     @property
     def downs(self) -> tuple[int, ...]:
@@ -220,7 +193,15 @@ def joined(parts: list[Flows]) -> Flows:
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
 
-Hops = Sequence[tuple[Ints, Floats | float]]  # at each hop the links of every flow, a row a flow, and its shares
+def equal_flows(source: Ints, target: Ints, size: float) -> Flows:
+    """Return flows of one size between sources and targets."""
+    return Flows(source=source, target=target, size=np.full(len(source), float(size)))
+
+
+def permutation(slots: Ints, size: float, seed: int) -> Flows:
+    """Return permutation traffic: every host sends to one other and receives from one, on a random cycle of all."""
+    cycle = slots[order(len(slots), seed, 1)]
+    return equal_flows(cycle, np.roll(cycle, -1), size)
 
 
 class Alive:
@@ -237,7 +218,6 @@ class Alive:
             np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
             for first, count, subtrees, bundle in tiers
         ]
-        self.none_failed = bool(self.lanes.all())
         self.all_reach = all((counts > 0).all() for counts in self.counts)  # no switch has lost one above it
 
     def capacity(self) -> Floats:
@@ -266,26 +246,35 @@ class Alive:
         if not reached[0].all():
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
-            if self.none_failed:  # the cables drawn are the live ones, without a count of these for each flow
-                choice, rank = np.divmod(below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen), tree.bundle[t])
-            else:
-                next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
-                here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
-                upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
-                pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
-                choice = (upto <= pick[:, None]).sum(axis=1)
-                rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
+            next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
+            here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
+            upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
+            pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
+            choice = (upto <= pick[:, None]).sum(axis=1)
+            rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
                 cable = tree.cable(t, end // tree.spans[t], position)
-                if self.none_failed:
-                    lane = below(tree.bundle[t], seed, plane, 2 * t + 1, chosen) if down else rank
-                else:
-                    alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
-                    wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
-                    lane = (alive <= wanted[:, None]).sum(axis=1)
+                alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
+                wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
+                lane = (alive <= wanted[:, None]).sum(axis=1)
                 links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
+
+
+def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
+    """Return the sorted numbers of failed cables of a simulation. InputError: more, or others, than there are."""
+    cables = sum(tree.cables[1:]) * len(tree.planes)
+    if isinstance(failed, int):
+        if not 0 <= failed <= cables:
+            known = f"from 0 to {cables}, the cables between switches"
+            raise InputError(f"--failed-links {failed}: must be {known}; give another number")
+        return np.sort(order(cables, seed, 9)[:failed])
+    wrong = [cable for cable in failed if not 0 <= cable < cables]
+    if wrong:
+        known = f"the number of a cable between switches (there are {cables})"
+        raise InputError(f"failed_cables: {wrong[0]} is not {known}; give one from 0 to {cables - 1}")
+    return np.unique(np.asarray(failed, np.int64))
 
 
 def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None) -> NoReturn:
@@ -376,10 +365,6 @@ class Classes:
                 first = (2 * plane + down) * self.offsets[-1] + self.offsets[t]
                 loads.append((first + ends[down][t][:, None] * count + np.arange(count), share))
         return loads
-
-
-MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
-CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -492,8 +477,7 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
     """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
     hops = partial((alive or Alive(tree)).hashed, flows, seed)
-    counted = alive is not None  # live cables above each flow, where some have failed
-    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier] * counted)
+    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier])
 
 
 def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:

@@ -1,4 +1,4 @@
-"""Run a Pyomo model on HiGHS, handed over in one piece; rows that are lazy are added once a solution breaks them.
+"""Run HiGHS on arrays of any library, or on a Pyomo model; rows that are lazy are added once a solution breaks them.
 
 For any duals y of rows `low <= A x <= high`, the minimum of c x is at least the sum of y times the side that it presses
 on, plus each reduced cost c - A'y times the bound of its column that makes it least (Neumaier and Shcherbina, 2004,
@@ -6,25 +6,179 @@ Mathematical Programming 99, 283-296). The duals may be wrong by any rounding: t
 """
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import highspy
 import numpy as np
 import numpy.typing as npt
-import pyomo.core as pyo
-from pyomo.core.base.enums import SortComponents
-from pyomo.repn.linear import LinearRepnVisitor
-from pyomo.repn.util import VarRecorder
-from pyomo.version import version as pyomo_version
 
-from planner.solvers import statuses
-from planner.solvers.outcome import Floats, Outcome, Values, believed, broken_by, entries_of, run_twice, value_of
+from planner.errors import InputError
+from planner.solvers.outcome import TOLERANCE, Floats, Outcome, Stop, Values, believed, run_twice
 from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
-from planner.solvers.signals import Deadline
+from planner.solvers.signals import Deadline, asked_to_end, interrupted, interruptible
+
+HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
+
+SERIES, FIRST_PATCH = (1, 13), 1  # as in pyproject.toml, which says what is wrong with other series
+
+_Status = highspy.HighsModelStatus
+INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
+# Total over the native statuses; a test walks the enum. Pyomo's own conditions are coarser: they lose the interrupt.
+# Every formulation here is bounded, so that kUnbounded is no answer.
+_NAMES_BY_STOP = {
+    Stop.PROVED: "Optimal Infeasible",
+    Stop.LIMIT: "TimeLimit IterationLimit SolutionLimit MemoryLimit ObjectiveBound ObjectiveTarget",
+    Stop.INTERRUPTED: "Interrupt HighsInterrupt",
+    Stop.FAILED: "Unbounded UnboundedOrInfeasible ModelEmpty Notset LoadError ModelError PresolveError SolveError "
+    "PostsolveError Unknown",
+}
+STOP_BY_STATUS = {getattr(_Status, f"k{name}"): stop for stop, own in _NAMES_BY_STOP.items() for name in own.split()}
+WHOLE = 1e-5  # from a whole number
+MAX_NONZEROS = 300_000  # whose fractions take a few seconds
+_Strategy = highspy.simplex_constants.SimplexStrategy
+FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
+LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
+_DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
+SOLVER = f"{HIGHS} through Pyomo {version('pyomo')}"
+ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
+ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 split in 300, and called the rest optimal
+SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
+# Of 32 MILPs over sites of 100 to 300 columns both take 74 % longer, and find nothing that the root does not.
+QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": False}
+
+
+def stop_of(status: highspy.HighsModelStatus) -> Stop:
+    """Return why a HiGHS run ended; one that had no time left because it was told to end was interrupted."""
+    stop = STOP_BY_STATUS[status]
+    return Stop.INTERRUPTED if stop is Stop.LIMIT and interrupted() else stop
+
+
+def loaded(lp: Any) -> Any:
+    """Return a HiGHS with a model, which is silent and stops at Ctrl-C and at an interrupter."""
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
+    highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
+    if interruptible():
+        asked = asked_to_end()
+        for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
+            # HiGHS asks every few milliseconds of its work.
+            callback.subscribe(lambda event: event.interrupt() if asked() else None)
+    highs.passModel(lp)
+    return highs
+
+
+def linear_program(
+    columns: Sequence[tuple[float | None, float | None, bool]],
+    rows: Sequence[tuple[Mapping[int, float], float | None, float | None]],
+    costs: Mapping[int, float],
+    offset: float = 0.0,
+) -> Any:
+    """Return a minimizing linear program as HiGHS arrays: `columns`: least, largest, whole?; `rows`: factors, ends."""
+    lp, infinite = highspy.HighsLp(), highspy.kHighsInf
+
+    def limits(values: Iterable[float | None], none: float) -> Floats:
+        return np.array([none if value is None else value for value in values], dtype=np.float64)
+
+    lp.num_col_, lp.num_row_, lp.offset_ = len(columns), len(rows), offset
+    lp.col_lower_ = limits((low for low, _, _ in columns), -infinite)
+    lp.col_upper_ = limits((high for _, high, _ in columns), infinite)
+    lp.row_lower_ = limits((low for _, low, _ in rows), -infinite)
+    lp.row_upper_ = limits((high for _, _, high in rows), infinite)
+    whole, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+    lp.integrality_ = [whole if integer else free for _, _, integer in columns]
+    lp.col_cost_ = np.array([costs.get(i, 0.0) for i in range(len(columns))], dtype=np.float64)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.cumsum([0, *(len(row) for row, _, _ in rows)], dtype=np.int32)
+    lp.a_matrix_.index_ = np.array([i for row, _, _ in rows for i in row], dtype=np.int32)
+    lp.a_matrix_.value_ = np.array([factor for row, _, _ in rows for factor in row.values()], dtype=np.float64)
+    return lp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The result of a HiGHS search: the best point that keeps all rows, the bound, and the number of lazy rows."""
+
+    status: Any
+    point: Floats | None
+    bound: float | None
+    rows: int = 0
+
+
+def run_at_once(
+    highs: Any, options: Mapping[str, Any], time_limit: float | None, names: Iterable[Sequence[str]] = ()
+) -> tuple[Path | None, SearchResult]:
+    """Run HiGHS on a model with all its rows; return the file stem of the model, if it is written, and the result."""
+    limit = {} if time_limit is None else {"time_limit": max(time_limit, 0.0)}
+    for key, option in {**options, **limit}.items():
+        highs.setOptionValue(key, option)
+    stem = begin_highs(highs, *names)
+    highs.run()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    if status == _Status.kModelEmpty:  # neither columns nor rows, as of fibre that carries nothing: the empty point
+        return stem, SearchResult(status=_Status.kOptimal, point=np.empty(0), bound=float(highs.getLp().offset_))
+    solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    point = np.asarray(highs.getSolution().col_value) if solved else None
+    bound = None  # for a model without integers its optimum, none before it is reached
+    if info.mip_node_count >= 0 and math.isfinite(info.mip_dual_bound):
+        bound = float(info.mip_dual_bound)
+    elif info.mip_node_count < 0 and status == _Status.kOptimal:
+        bound = float(info.objective_function_value)
+    return stem, SearchResult(status=status, point=point, bound=bound)
+
+
+def require_highs() -> None:
+    """Refuse a HiGHS whose answers are not known to be right: InputError if another series is installed."""
+    installed = (highspy.HIGHS_VERSION_MAJOR, highspy.HIGHS_VERSION_MINOR, highspy.HIGHS_VERSION_PATCH)
+    if installed[:2] != SERIES or installed[2] < FIRST_PATCH:
+        wanted = f"highspy>={SERIES[0]}.{SERIES[1]}.{FIRST_PATCH},<{SERIES[0]}.{SERIES[1] + 1}"
+        raise InputError(
+            f"highspy: must be {wanted} (is {'.'.join(map(str, installed))}), "
+            f"other versions give wrong optima; install it: pip install '{wanted}'"
+        )
+
+
+def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+    """Return row, column and value of each entry of the matrix of a HiGHS model."""
+    matrix = lp.a_matrix_
+    start, index = np.asarray(matrix.start_, dtype=np.int64), np.asarray(matrix.index_, dtype=np.int64)
+    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    rows, columns = (index, owner) if str(matrix.format_).endswith("kColwise") else (owner, index)
+    return rows, columns, np.asarray(matrix.value_, dtype=np.float64)
+
+
+def broken_by(lp: Any, point: Floats) -> str:
+    """Return which row, bound or whole column of a HiGHS model a point breaks; nothing where it keeps all."""
+    lower, upper = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
+    if len(point) != len(lower) or not np.all(np.isfinite(point)):
+        return f"{int(np.isfinite(point).sum())} values for {len(lower)} columns"
+    whole = np.asarray([int(kind) == 1 for kind in lp.integrality_], dtype=bool)
+    if len(whole):
+        fraction = np.where(whole, np.abs(point - np.round(point)), 0.0)
+        if fraction.max(initial=0.0) > WHOLE:
+            return f"column {int(fraction.argmax())} is {float(point[fraction.argmax()]):g}, a whole number expected"
+    rows, columns, values = entries_of(lp)
+    terms = values * point[columns]
+    total, size = (np.bincount(rows, each, lp.num_row_).astype(np.float64) for each in (terms, np.abs(terms)))
+    sides = np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)
+    for what, at, sum_of, low, high in (("column", point, np.abs(point), lower, upper), ("row", total, size, *sides)):
+        excess = np.maximum(low - at, at - high) - TOLERANCE * np.maximum(1.0, sum_of)
+        if excess.max(initial=-1.0) > 0:
+            i = int(excess.argmax())
+            return f"{what} {i} is {float(at[i]):g}, not from {float(low[i]):g} to {float(high[i]):g}"
+    return ""
+
+
+def value_of(lp: Any, point: Floats) -> float:
+    """Return the objective of a HiGHS model at a point."""
+    return float(np.asarray(lp.col_cost_) @ point + lp.offset_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +189,8 @@ class HighsModel:
     column: dict[int, int]
     rows: tuple[Any, ...]
     has_goal: bool
+    minimizes: bool  # the objective, if any
     variables: dict[int, Any]
-
-    @property
-    def minimizes(self) -> bool:
-        """Whether the objective of a HiGHS model, if any, is minimized."""
-        return bool(self.lp.sense_ == highspy.ObjSense.kMinimize)
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
@@ -53,8 +203,14 @@ class HighsModel:
         return float(point[at]) if at is not None else float(variable.value) if variable.fixed else 0.0
 
 
-def highs_model(model: pyo.ConcreteModel) -> HighsModel:
+def highs_model(model: Any) -> HighsModel:
     """Return a linear Pyomo model as HiGHS reads it, its columns in the order in which its rows mention them."""
+    # Pyomo takes a second to load, which runs on other libraries' arrays do without.
+    import pyomo.core as pyo
+    from pyomo.core.base.enums import SortComponents
+    from pyomo.repn.linear import LinearRepnVisitor
+    from pyomo.repn.util import VarRecorder
+
     column, variables = dict[int, int](), dict[int, Any]()
     visitor = LinearRepnVisitor({}, var_recorder=VarRecorder(variables, SortComponents.UNSORTED))
 
@@ -75,13 +231,10 @@ def highs_model(model: pyo.ConcreteModel) -> HighsModel:
     costs, offset = ({}, 0.0) if goal is None else terms(goal.expr)
     mentioned = [variables[key] for key in column]
     columns = [(*variable.bounds, variable.is_integer() or variable.is_binary()) for variable in mentioned]
-    lp = statuses.linear_program(columns, stated, costs, offset)
-    if goal is not None and goal.sense == pyo.maximize:
-        lp.sense_ = highspy.ObjSense.kMaximize
-    return HighsModel(lp, column, rows, goal is not None, variables)
-
-
-MAX_NONZEROS = 300_000  # whose fractions take a few seconds
+    lp = linear_program(columns, stated, costs, offset)
+    minimizes = goal is None or goal.sense != pyo.maximize
+    lp.sense_ = highspy.ObjSense.kMinimize if minimizes else highspy.ObjSense.kMaximize
+    return HighsModel(lp, column, rows, goal is not None, minimizes, variables)
 
 
 def bound_of(lp: Any, duals: list[float]) -> float | None:
@@ -102,12 +255,6 @@ def bound_of(lp: Any, duals: list[float]) -> float | None:
     return found if Fraction(found) <= total else math.nextafter(found, -math.inf)
 
 
-_Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
-FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
-LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
-_DUAL, _PRIMAL = (int(value) for value in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyRow:
     """One lazy row `values · x[columns] <= upper` over the columns of its source."""
@@ -125,9 +272,9 @@ class HighsSearch:
     that a point breaks: `whole` if its integers are, `quick` if slow rows may be left out.
     """
 
-    def __init__(self, model: pyo.ConcreteModel, rows: Any, options: dict[str, Any], time_limit: float | None) -> None:
+    def __init__(self, model: Any, rows: Any, options: dict[str, Any], time_limit: float | None) -> None:
         self.stated = highs_model(model)
-        self.h, self.column = statuses.loaded(self.stated.lp), self.stated.column
+        self.h, self.column = loaded(self.stated.lp), self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
         for key, value in options.items():
             self.h.setOptionValue(key, value)
@@ -241,7 +388,7 @@ class HighsSearch:
         self.h.changeColsBounds(len(self.whole), self.whole, self.low, self.high)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
-    def search(self, relative_gap: float, absolute_gap: float) -> statuses.SearchResult:
+    def search(self, relative_gap: float, absolute_gap: float) -> SearchResult:
         """Return the best point of the MILP that satisfies all rows, lazy ones included."""
         # The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the
         # value stays and the proof is done. Where no values of the other columns complete the integers, the rows that
@@ -254,7 +401,7 @@ class HighsSearch:
         while status == _Status.kOptimal:
             self.restore()
             status = self.run()
-            if status in statuses.INFEASIBLE:
+            if status in INFEASIBLE:
                 break
             dual = float(self.h.getInfo().mip_dual_bound)
             if math.isfinite(dual):  # the better of the bound and that of the run just made
@@ -267,7 +414,7 @@ class HighsSearch:
                 candidate = self.h.getInfo().objective_function_value
                 if value is None or self.sense * candidate < self.sense * value:
                     point, value = self.point(), candidate
-            elif inner not in statuses.INFEASIBLE:
+            elif inner not in INFEASIBLE:
                 status = inner
                 break
             same = self.h.getNumRow() == stated  # the next run would answer the same
@@ -279,15 +426,7 @@ class HighsSearch:
                 status = outer if inner == _Status.kOptimal else _Status.kUnknown
                 break
             status = _Status.kOptimal
-        return statuses.SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
-
-
-SOLVER = f"{statuses.HIGHS} through Pyomo {pyomo_version}"
-ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
-ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 split in 300, and called the rest optimal
-SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
-# Of 32 MILPs over sites of 100 to 300 columns both take 74 % longer, and find nothing that the root does not.
-QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": False}
+        return SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
 
 
 def _options(
@@ -305,7 +444,7 @@ def _options(
 
 
 def run(
-    model: pyo.ConcreteModel,
+    model: Any,
     *,
     time_limit: float | None = None,
     gap: float | None = None,
@@ -318,7 +457,7 @@ def run(
     A model with rows that are added as they are broken has them as `model.lazy`. `absolute_gap`: of bound and
     incumbent, in the objective's unit, that counts as proven; None: 1e-6.
     """
-    statuses.require_highs()
+    require_highs()
     deadline, lazy = Deadline(time_limit), getattr(model, "lazy", None)
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
     stated = cache(highs_model)  # once, for both runs
@@ -335,11 +474,11 @@ def run(
         else:
             built = stated(model)
             options |= QUICK_ROOT if len(built.column) < SMALL else {}
-            h, names = statuses.loaded(built.lp), built.names if models_wanted() else ()
-            stem, result = statuses.run_at_once(h, options, clock.seconds, names)
+            h, names = loaded(built.lp), built.names if models_wanted() else ()
+            stem, result = run_at_once(h, options, clock.seconds, names)
         lp, point = h.getLp(), result.point
         outcome = Outcome(
-            stop=statuses.stop_of(result.status),
+            stop=stop_of(result.status),
             solution=None if point is None else Values(partial(built.value, point=point)),
             objective=value_of(lp, point) if point is not None and built.has_goal else None,
             bound=result.bound if built.has_goal else None,
@@ -358,9 +497,9 @@ def run(
     return run_twice(once, SOLVER)
 
 
-def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
+def lower_bound(model: Any, *, time_limit: float | None = None) -> float | None:
     """Return a proven lower bound on a minimizing Pyomo model, from its relaxation in HiGHS; None where it has none."""
-    statuses.require_highs()
+    require_highs()
     search = HighsSearch(model, None, _options(), time_limit)  # lazy rows would only raise it
     if not search.stated.minimizes or len(search.h.getLp().a_matrix_.value_) > MAX_NONZEROS:
         return None
@@ -369,11 +508,11 @@ def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) ->
     return bound_of(search.h.getLp(), list(solution.row_dual)) if solution.dual_valid else None
 
 
-def refuted(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> bool:
+def refuted(model: Any, *, time_limit: float | None = None) -> bool:
     """Return whether a dual ray of its relaxation proves in exact fractions that a Pyomo model is infeasible."""
     # The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all
     # columns allow (Farkas).
-    statuses.require_highs()
+    require_highs()
     search = HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
     search.relax()
     h = search.h

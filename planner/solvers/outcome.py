@@ -1,6 +1,6 @@
 """The outcome of a solve, for every back end: why it stopped, solution, bound, or the smallest conflict of rules."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
@@ -14,6 +14,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 Floats = npt.NDArray[np.float64]
 TOLERANCE = 1e-6  # relative: of bound and value, and of what a row adds up, as the checks of plans have it
+UNDECIDED = "UnboundedOrInfeasible"  # of HiGHS
+Conflicting = Callable[[frozenset[str]], bool]
 
 
 class Stop(StrEnum):
@@ -90,82 +92,6 @@ def relative_gap(objective: float | None, bound: float | None) -> float | None:
     return abs(objective - bound) / max(abs(objective), 1e-12)
 
 
-UNDECIDED = "UnboundedOrInfeasible"  # of HiGHS
-WHOLE = 1e-5  # from a whole number
-
-
-def entries_of(lp: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """Return row, column and value of each entry of the matrix of a HiGHS model."""
-    matrix = lp.a_matrix_
-    start, index = np.asarray(matrix.start_, dtype=np.int64), np.asarray(matrix.index_, dtype=np.int64)
-    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    rows, columns = (index, owner) if str(matrix.format_).endswith("kColwise") else (owner, index)
-    return rows, columns, np.asarray(matrix.value_, dtype=np.float64)
-
-
-def broken_by(lp: Any, point: Floats) -> str:
-    """Return which row, bound or whole column of a HiGHS model a point breaks; nothing where it keeps all."""
-    lower, upper = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
-    if len(point) != len(lower) or not np.all(np.isfinite(point)):
-        return f"{int(np.isfinite(point).sum())} values for {len(lower)} columns"
-    whole = np.asarray([int(kind) == 1 for kind in lp.integrality_], dtype=bool)
-    if len(whole):
-        fraction = np.where(whole, np.abs(point - np.round(point)), 0.0)
-        if fraction.max(initial=0.0) > WHOLE:
-            return f"column {int(fraction.argmax())} is {float(point[fraction.argmax()]):g}, a whole number expected"
-    rows, columns, values = entries_of(lp)
-    terms = values * point[columns]
-    total, size = (np.bincount(rows, each, lp.num_row_).astype(np.float64) for each in (terms, np.abs(terms)))
-    sides = np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)
-    for what, at, sum_of, low, high in (("column", point, np.abs(point), lower, upper), ("row", total, size, *sides)):
-        excess = np.maximum(low - at, at - high) - TOLERANCE * np.maximum(1.0, sum_of)
-        if excess.max(initial=-1.0) > 0:
-            i = int(excess.argmax())
-            return f"{what} {i} is {float(at[i]):g}, not from {float(low[i]):g} to {float(high[i]):g}"
-    return ""
-
-
-def value_of(lp: Any, point: Floats) -> float:
-    """Return the objective of a HiGHS model at a point."""
-    return float(np.asarray(lp.col_cost_) @ point + lp.offset_)
-
-
-def broken_by_integers(proto: Any, point: Sequence[int]) -> str:
-    """Return which row of a CP-SAT model a point breaks, nothing where it keeps all; all rows here are linear."""
-    if len(point) != len(proto.variables):
-        return f"{len(point)} values for {len(proto.variables)} variables"
-
-    for i, variable in enumerate(proto.variables):
-        if not _in_domain(point[i], list(variable.domain)):
-            return f"variable {variable.name or i} is {point[i]}, outside its domain"
-    for name, row, domain in linear_rows(proto):
-        if not _in_domain(sum(factor * int(point[column]) for column, factor in row.items()), domain):
-            return f"constraint {name} does not hold"
-    return ""
-
-
-def linear_rows(proto: Any) -> Iterator[tuple[str, dict[int, int], list[int]]]:
-    """Yield name, factors by variable and domain of each row of a CP-SAT model. ValueError: one is not linear."""
-    for i, constraint in enumerate(proto.constraints):
-        name, row = constraint.name or str(i), dict[int, int]()
-        if len(constraint.enforcement_literal) or not (constraint.has_linear() or constraint.has_bool_or()):
-            raise ValueError(f"{name}: is not a linear row")
-        if constraint.has_bool_or():  # also what a row without variables becomes
-            literals = list(constraint.bool_or.literals)
-            terms = [(literal, 1) if literal >= 0 else (-literal - 1, -1) for literal in literals]
-            domain = [1 - sum(literal < 0 for literal in literals), (1 << 63) - 1]
-        else:
-            terms = list(zip(constraint.linear.vars, constraint.linear.coeffs, strict=True))
-            domain = list(constraint.linear.domain)
-        for column, factor in terms:
-            row[column] = row.get(column, 0) + factor
-        yield name, row, domain
-
-
-def _in_domain(value: int, domain: Sequence[int]) -> bool:
-    return any(low <= value <= high for low, high in zip(domain[::2], domain[1::2], strict=True))
-
-
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:
     """Return as much of a solver's outcome as its own figures bear out.
 
@@ -211,9 +137,6 @@ def run_twice(
     stop = Stop.FAILED if second.stop is Stop.PROVED else second.stop
     detail = f"infeasible in one run, {second.detail or second.stop} in another"
     return replace(second, stop=stop, infeasible=False, detail=detail, seconds=seconds)
-
-
-Conflicting = Callable[[frozenset[str]], bool]
 
 
 def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:

@@ -21,6 +21,10 @@ from planner.solvers.signals import Deadline, holding
 
 WAKE_SECONDS = 0.05  # between looks at the limit and the interrupter while another thread has the turn
 _lock = threading.RLock()
+INDEX = "index.jsonl"
+T = TypeVar("T")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.,()#-]+")
+_stems: ContextVar[Iterator[Path] | None] = ContextVar("stems", default=None)  # of the files of models, without suffix
 
 
 @contextmanager
@@ -42,14 +46,6 @@ def _renew() -> None:
 
 
 os.register_at_fork(after_in_child=_renew)  # it has no thread that could give the turn back
-
-
-INDEX = "index.jsonl"
-T = TypeVar("T")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.,()#-]+")
-
-
-_stems: ContextVar[Iterator[Path] | None] = ContextVar("stems", default=None)  # of the files of models, without suffix
 
 
 @contextmanager

@@ -14,9 +14,9 @@ SOLVERS = ("highs", "cpsat")
 def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> Outcome[Values]:
     """Solve a Pyomo MILP on the solver of that name; on HiGHS unless given, or where rows are lazy."""
     if solver == "cpsat" and getattr(model, "lazy", None) is None:
-        from planner.solvers import cpsat_from_pyomo
+        from planner.solvers import cpsat
 
-        return cpsat_from_pyomo.run(model, **limits)
+        return cpsat.run_pyomo(model, **limits)
     from planner.solvers import highs
 
     return highs.run(model, **limits)

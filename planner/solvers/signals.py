@@ -13,6 +13,12 @@ from typing import Literal, TypeVar
 
 T = TypeVar("T")
 Cause = Literal["limit", "interrupted"]  # of the end of a search before its proof
+ENDED = {  # why there is no plan, in words, by what ended the search; "proved": all was searched, some left open
+    "limit": "the time limit came",
+    "interrupted": "a signal or an interrupter ended the search",
+    "proved": "the search ended, with some choices left without a proof,",
+}
+FIRST_PLAN_SECONDS = 20.0  # that a search may take for its first plan, though its limit is less
 
 
 class Interrupter:
@@ -126,16 +132,6 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-ENDED = {  # why there is no plan, in words, by what ended the search; "proved": all was searched, some left open
-    "limit": "the time limit came",
-    "interrupted": "a signal or an interrupter ended the search",
-    "proved": "the search ended, with some choices left without a proof,",
-}
-
-
-FIRST_PLAN_SECONDS = 20.0  # that a search may take for its first plan, though its limit is less
 
 
 @dataclass(slots=True)

@@ -15,15 +15,22 @@ from pydantic import BaseModel
 
 from planner.errors import InputError, hint, shown
 from planner.files import csv_rows, json_lines, json_or_text, read_text
-from planner.instance.instance import Instance
-from planner.instance.references_and_pins import PINS, RACKS_AT, long_name
-from planner.instance.validate import dotted
+from planner.instance.base_types import dotted
+from planner.instance.instance import PINS, RACKS_AT, Instance, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
 
-STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
+STEP = re.compile(r"\.?([^.\[\]]++)|\[([^\]]++)\]")
 PIN = "pins."
 CALLED_ON = re.compile(r"^(grid\.rules\.(?:interconnect|fault_split|share_balance))\.on$")  # in schema version 2
+FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
+RELATIVE = re.compile(r"(?P<sign>[x+-])(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)")
+# Objects that a name of the catalogue may replace, in addition to the entries of network.switches and network.media.
+BY_NAME = {".".join(path) for path in NAMED} | {"reliability"}
+LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
+MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
+RANGE_FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
+Point = dict[str, Any]  # value by canonical path
 
 
 def canonical(path: str) -> str:
@@ -36,17 +43,9 @@ def canonical(path: str) -> str:
 
 def parts_of(path: str) -> list[str | int]:
     """Split an axis path, `network.switches[0].price_usd`, into its keys and positions."""
-    parts: list[str | int] = []
-    end = 0
-    for step in STEP.finditer(path):
-        if step.start() != end:
-            break
-        key, place = step.groups()
-        parts.append(key if key is not None else int(place) if place.isdigit() else place)
-        end = step.end()
-    if end != len(path) or not parts:
+    if not re.fullmatch(f"(?:{STEP.pattern})+", path):
         raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
-    return parts
+    return [key or (int(place) if place.isdigit() else place) for key, place in STEP.findall(path)]
 
 
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
@@ -154,13 +153,6 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     holder[last] = value
 
 
-FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
-RELATIVE = re.compile(r"(?P<sign>[x+-])(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)")
-# Objects that a name of the catalogue may replace, in addition to the entries of network.switches and network.media.
-BY_NAME = {".".join(path) for path in NAMED} | {"reliability"}
-LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
-
-
 def values_by_path(option: str, given: Sequence[str], form: str, once: str = "leave one out") -> dict[str, str]:
     """Read repeated PATH=VALUE of a sweep's option, each path once. InputError: the `form` it must have."""
     values: dict[str, str] = {}
@@ -241,20 +233,12 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
     return int(moved) if isinstance(now, int) and moved.is_integer() and math.isfinite(moved) else moved
 
 
-MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
-RANGE_FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
-Point = dict[str, Any]  # value by canonical path
-
-
 class FilePoint(Point):
     """A point of a sweep from a file of pairs, with the places in it of its paths and of its values."""
 
     def __init__(self, point: Point, at: str, paths_at: str) -> None:
         super().__init__(point)
         self.at, self.paths_at = at, paths_at
-
-
-Axis = list[Point]  # points of one path, or of several paths taken together
 
 
 def read_vary(given: Sequence[str]) -> dict[str, str]:
@@ -349,7 +333,7 @@ def points_of(vary: Mapping[str, str | Sequence[Any]], pairs: Sequence[Point] = 
 
     The last one varies fastest, so that neighbours in the list are neighbours on the grid.
     """
-    axes: list[Axis] = []
+    axes: list[list[Point]] = []  # of one path, or of several paths taken together
     for path, values in vary.items():
         if not isinstance(values, Sequence):
             raise InputError(f'{path}: must be a list of values or a text such as "1:8:1" (is {values!r})')

@@ -5,10 +5,10 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_serializer, field_validator
 
@@ -23,6 +23,11 @@ from planner.version import __version__
 MOST = 1e300  # of a figure
 FAILED: Literal["failed"] = "failed"
 CURVE_FIGURES = ("capital_usd", "days_to_train", "bound_days", "racks", "layout")  # of each point, in a table of rows
+LINES = (".jsonl", ".ndjson")
+ROW_BEGINS = b'{"schema_version":1,"index":'
+TABLES = (".csv", ".parquet")
+CURVE = ".json"  # the curve itself, with its proven epsilon
+ENDINGS = (CURVE, *LINES, *TABLES)
 
 
 class RowObjective(Frozen):
@@ -129,11 +134,10 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     """Read a sweep's rows from a Parquet file. InputError: the file cannot be read as Parquet."""
     pyarrow, parquet = need_pyarrow()
     try:
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+        return list(parquet.read_table(path).to_pylist())
     except (OSError, pyarrow.ArrowException) as error:
         problem = str(error).splitlines()[0]
         raise InputError(f"{path}: cannot be read as Parquet ({problem}); give the rows of `planner sweep`") from None
-    return rows
 
 
 def need_pyarrow() -> tuple[Any, Any]:
@@ -142,11 +146,6 @@ def need_pyarrow() -> tuple[Any, Any]:
         import pyarrow
         from pyarrow import parquet
     return pyarrow, parquet
-
-
-LINES = (".jsonl", ".ndjson")
-ROW_BEGINS = b'{"schema_version":1,"index":'
-TABLES = (".csv", ".parquet")
 
 
 def journal_of(output: Path) -> Path:
@@ -159,7 +158,7 @@ def journal_of(output: Path) -> Path:
     raise InputError(f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {ending!r})")
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """A sweep's rows on disk, locked while open. InputError: in use, not resumed, another instance or version."""
 
     def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
@@ -239,9 +238,6 @@ class Store:
             self._owner.unlink(missing_ok=True)
         os.close(self._file)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -304,10 +300,6 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
             plain = [None if item is None else item if isinstance(item, str) else json.dumps(item) for item in plain]
         columns[name] = plain
     return columns
-
-
-CURVE = ".json"  # the curve itself, with its proven epsilon
-ENDINGS = (CURVE, *LINES, *TABLES)
 
 
 def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:

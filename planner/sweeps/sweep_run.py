@@ -34,6 +34,7 @@ from planner.version import __version__
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Two solves in threads of one process would fight over the solvers' signal handlers and thread pools.
 _one_at_a_time = threading.Lock()
+PointAnswer = tuple[Row, str | None]  # of a sweep's point, and its plan as JSON where it was wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +48,6 @@ class Task:
     options: Options
     with_plan: bool  # whether the plan itself is wanted
     base: dict[str, str] = field(default_factory=dict)  # hashes of the parts of the sweep's instance
-
-
-@dataclass(frozen=True, slots=True)
-class PointAnswer:
-    """The row of a sweep's point and, where it was wanted, its plan as JSON."""
-
-    row: Row
-    plan: str | None = None
 
 
 def point_text(point: Mapping[str, Any]) -> str:
@@ -75,7 +68,7 @@ def solve_point(task: Task) -> PointAnswer:
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         return _failed(task, f"{type(error).__name__}: {error}", time.perf_counter() - started)
     row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)
-    return PointAnswer(row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None)
+    return row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None
 
 
 def begin_worker() -> None:
@@ -229,7 +222,7 @@ def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
 
 def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
     own: dict[str, Any] = {"index": task.index, "key": task.key, "point": task.point}
-    return PointAnswer(Row(**own, status=FAILED, reason=reason, seconds=seconds))
+    return Row(**own, status=FAILED, reason=reason, seconds=seconds), None
 
 
 @contextmanager
@@ -340,7 +333,7 @@ def rows_of(
 
     turns = iter(lambda: sorted(islice(left, READ_FIRST), key=numbers, reverse=True), [])
     at_once = (answer for turn in turns for answer in at_home(turn, solve_point, workers))
-    for task, answer in at_once if executor is None else on_executor(left, solve_point, executor):
-        if answer.plan is not None and options.plans is not None:
-            write_atomically(options.plans / f"{task.index:05d}-{task.key[:12]}.json", answer.plan)
-        yield answer.row.replaced(base=task.base)
+    for task, (row, plan) in at_once if executor is None else on_executor(left, solve_point, executor):
+        if plan is not None and options.plans is not None:
+            write_atomically(options.plans / f"{task.index:05d}-{task.key[:12]}.json", plan)
+        yield row.replaced(base=task.base)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.simulated_routes import Fabric, Tree, ecmp, tree_of_fabric
-from planner.simulation.traffic import permutation
+from planner.simulation.simulated_routes import Fabric, Tree, ecmp, permutation, tree_of_fabric
 
 # Most flows on one link, mean of 40 seeds, random permutation on a k-ary tree of three tiers (counted by hand).
 COUNTED = {(8, 1): 4.3, (8, 2): 5.8, (8, 4): 7.9, (16, 1): 5.8, (16, 2): 7.7, (16, 4): 10.8, (32, 1): 6.0, (64, 1): 8.0}

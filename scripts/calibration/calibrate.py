@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from calibration_rows import Case, groups, read
-from catalogue_files import catalogue_with, on_a_bound, write
+from catalogue_files import catalogue_with, name_of, on_a_bound, write
 from constant_support import write_support
 from error_table import error_classes, write_errors, write_points
 from fitted_constants import CONSTANTS, KNOWN
@@ -225,7 +225,7 @@ def main() -> None:
     if given.fit:
         values = fitted(fit_rows(timed), KNOWN, values)
         for constant, value in zip(CONSTANTS, values, strict=True):
-            print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
+            print(f"  {name_of(constant):70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
         write(CATALOGUE, CONSTANTS, values)
     report(cases, values)

@@ -18,7 +18,7 @@ from recent_rows import CUSTOM_REMAT, NATURAL, is_mixture, recent_stack
 from recent_rows import MODELS as RECENT_MODELS
 from row_problems import case_of
 
-from planner.calibration.measured_steps import precision
+from planner.calibration.fit import precision
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training import memory, step_prediction

@@ -11,6 +11,12 @@ from planner.calibration.constants import TYPES, FittedConstant, put
 from planner.instance.workload import catalogue
 
 
+def name_of(constant: FittedConstant) -> str:
+    """Return the name of a fitted constant: its catalogue entries and its path."""
+    entries = "/".join(constant.entries) if len(constant.entries) < 4 else f"all {constant.kind}"
+    return f"{entries}: {constant.path}"
+
+
 def on_a_bound(constants: Sequence[FittedConstant], values: Sequence[float], tolerance: float = 0.01) -> list[str]:
     """Return a line for each constant that lies on a bound of its fit, within a tolerance of its logarithm.
 
@@ -20,7 +26,7 @@ def on_a_bound(constants: Sequence[FittedConstant], values: Sequence[float], tol
     for constant, value in zip(constants, values, strict=True):
         for bound in (constant.low, constant.high):
             if bound * (1 - tolerance) <= value <= bound * (1 + tolerance):
-                lines.append(f"{constant.name} is {value:.4g}, on the bound {bound:g} of its fit")
+                lines.append(f"{name_of(constant)} is {value:.4g}, on the bound {bound:g} of its fit")
     return lines
 
 

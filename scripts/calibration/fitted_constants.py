@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from catalogue_files import name_of
 
 from planner.calibration.constants import FittedConstant, Kind
 from planner.calibration.fit import Numbers
@@ -177,7 +178,7 @@ def whitened(known: Sequence[Known]) -> Numbers:
     on sources left out are no smaller where they are pooled too.
     """
     constants = [k.constant for k in known]
-    mechanism = [c.path if c.kind == "software" else c.name for c in constants]
+    mechanism = [c.path if c.kind == "software" else name_of(c) for c in constants]
     kernels = [c.path in KERNELS and c.entries in ONE_LIBRARY for c in constants]
     alike = np.where(np.outer(kernels, kernels), SAME_KERNELS, ALIKE) * np.equal.outer(mechanism, mechanism)
     np.fill_diagonal(alike, 1.0)

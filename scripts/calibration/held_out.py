@@ -11,8 +11,7 @@ from fitted_constants import Known, whitened
 from scipy.optimize import least_squares
 
 from planner.calibration.constants import CODE, GPU, FittedConstant, Kind, MeasuredConstants
-from planner.calibration.fit import TINY, Numbers, calibrated, log_errors, slopes_at
-from planner.calibration.measured_steps import MeasuredRun
+from planner.calibration.fit import TINY, MeasuredRun, Numbers, calibrated, log_errors, slopes_at
 
 PRIOR = 0.024  # weight of one spread between a constant and its centre, beside that of a row's log error
 SCALE = 0.05  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)

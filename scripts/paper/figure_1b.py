@@ -16,8 +16,7 @@ import numpy as np
 from plotting import row, write_picture
 
 from planner.simulation.flow_times import TransportName, flow_seconds
-from planner.simulation.simulated_routes import Fabric, Floats, tree_of_fabric
-from planner.simulation.traffic import permutation
+from planner.simulation.simulated_routes import Fabric, Floats, permutation, tree_of_fabric
 
 BYTES = 300e6
 PAPER_MS = {"ecmp": 15.0, "adaptive": None, "spray": 3.0 * 1.05}

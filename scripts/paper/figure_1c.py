@@ -29,9 +29,9 @@ def victims(senders: int, seed: int) -> tuple[Floats, Floats, int]:
     tree = tree_of_fabric(Fabric(hosts=2048, ports_per_switch=32, tiers=3))
     flows, waited = incast(tree, nodes=128, senders=senders, size=BYTES, sent=BYTES, seed=seed)
     routes = ecmp(tree, flows, seed)
-    paused = spread(routes, RATE, waited)
-    free = spread(routes, RATE, waited, Pauses(xoff_bytes=math.inf, xon_bytes=math.inf))
-    return paused.end[waited] * RATE / BYTES, free.end[waited] * RATE / BYTES, paused.most_paused
+    paused, most = spread(routes, RATE, waited)
+    free, _ = spread(routes, RATE, waited, Pauses(xoff_bytes=math.inf, xon_bytes=math.inf))
+    return paused[waited] * RATE / BYTES, free[waited] * RATE / BYTES, most
 
 
 def main() -> None:

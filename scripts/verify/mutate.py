@@ -51,7 +51,7 @@ AREAS = {
         ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement")),
         (
             "physics/network", "models/fabric", "checks/network", "checks/test_check_cluster.py",
-            "scheduling/test_groups_of_axes.py", *CHECKS,
+            "scheduling/test_session.py", *CHECKS,
         ),
     ),
     "training": (

@@ -22,8 +22,8 @@ import numpy as np
 
 from planner.simulation import simulated_routes
 from planner.simulation.flow_times import FLOWLETS, Pauses, TransportName, flow_seconds, ideal_seconds
-from planner.simulation.simulated_routes import Fabric, Flows, Tree, ecmp, tree_of_fabric
-from planner.simulation.traffic import allreduce, alltoall, blocks, permutation
+from planner.simulation.simulate import allreduce, alltoall, blocks
+from planner.simulation.simulated_routes import Fabric, Flows, Tree, ecmp, permutation, tree_of_fabric
 
 DELAY = 0.5e-6  # seconds until a pause acts, and of a cable with its switch: the step of the planner's fluid
 

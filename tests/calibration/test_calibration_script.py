@@ -18,8 +18,8 @@ from fitted_constants import ALIKE, CONSTANTS, TUNED, Known, whitened
 from held_out import clusters, errors_by_half, errors_by_source
 from recent_rows import LOSS_OF_MLPERF, NEMO_2, recent_stack
 
-from planner.calibration.constants import CODE, GPU, FittedConstant, value_at
-from planner.calibration.fit import is_tunable, log_errors
+from planner.calibration.constants import CODE, GPU, FittedConstant, is_tunable, value_at
+from planner.calibration.fit import log_errors
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import SWITCHES, Software, catalogue
 from planner.physics import step_errors
@@ -119,9 +119,9 @@ SHARE = FittedConstant("accelerators", ("H100", "H200"), "gemm_efficiency.max_sh
 
 def test_every_constant_is_a_figure_of_its_entries() -> None:
     for constant in CONSTANTS:
-        assert 0 < constant.low < constant.high, constant.name
-        assert constant.read() >= 0, constant.name
-        assert set(constant.entries) <= set(catalogue(constant.kind)), constant.name
+        assert 0 < constant.low < constant.high, constant
+        assert constant.read() >= 0, constant
+        assert set(constant.entries) <= set(catalogue(constant.kind)), constant
 
 
 def test_every_constant_is_one_of_users_too() -> None:
@@ -129,9 +129,9 @@ def test_every_constant_is_one_of_users_too() -> None:
     behind = {p for part in BEHIND.values() for p in part}
     for constant in CONSTANTS:
         path = (GPU if constant.kind == "accelerators" else CODE) + constant.path
-        assert any(path == p or path.startswith(f"{p}.") for p in behind), constant.name
+        assert any(path == p or path.startswith(f"{p}.") for p in behind), constant
         product = constant.path == "attention_share"  # with attention_efficiency, from which no line tells it
-        assert is_tunable(path) or product, constant.name
+        assert is_tunable(path) or product, constant
 
 
 def test_constants_are_written_to_every_entry(tmp_path: Path) -> None:

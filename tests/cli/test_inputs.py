@@ -33,8 +33,7 @@ from planner.planning.load import load_instance
 from planner.report.plots.sweep_rows import read_rows as drawn_rows
 from planner.report.tables import columns_of_file
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
-from planner.simulation.simulate import SimulationOptions as Simulated
-from planner.simulation.simulate import simulation_request
+from planner.simulation.simulate import from_file, simulation_request
 from planner.sweeps.axes import points_of, read_changes, read_pairs
 from planner.sweeps.row_store import read_rows
 from planner.units import KINDS, RANGES, NumberRange
@@ -48,15 +47,12 @@ GRAPH = '{"instances": [{"id": "a", "network_layers": ["s1"]}, {"id": "b", "netw
 
 def simulated(path: Path) -> Any:
     """Read a fabric as `planner simulate` does."""
-    options = Simulated(pattern="permutation", transport="ecmp", site=None, failed=0, hosts=None, size=None, group=None)
-    return simulation_request(path, options)
+    return simulation_request(path, "permutation", "ecmp", site=None, failed=0, hosts=None, size=None, group=None)
 
 
 def flows(path: Path) -> Any:
     """Read flows of a CSV file as `planner simulate --pattern` does."""
     import numpy as np
-
-    from planner.simulation.traffic import from_file
 
     return from_file(path, np.arange(4))
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from planner.calibration.constants import GPU, FittedConstant, machines_with
-from planner.calibration.fit import step_seconds
-from planner.calibration.measured_steps import read_runs
+from planner.calibration.fit import read_runs, step_seconds
 
 ACCELERATOR, SOFTWARE = "H100", "megatron-core-2025"
 HEADER = ("model", "layers", "gpus", "TP", "PP", "seq", "micro_batch", "micro_batches", "precision", "step_s")

@@ -13,8 +13,8 @@ from planner.formats.slurm import DECIDING, read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
 from planner.imports.training_run import doubts, layout_of_run, run_of_text
+from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.framework_rules import Overlap
-from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Software
 from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance

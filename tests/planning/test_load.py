@@ -20,10 +20,9 @@ from planner import changed
 from planner.cluster import Job
 from planner.errors import InputError
 from planner.imports.instance_file import shipped_names
-from planner.instance.base_types import RANGES, out_of_range, range_of
+from planner.instance.base_types import RANGES, out_of_range, put_stand_in, range_of
 from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.validate import put_stand_in
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of, read_plan
 from planner.planning.load import load_instance

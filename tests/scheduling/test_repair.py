@@ -12,12 +12,21 @@ from cluster_worlds import some_busy, tree
 from each_case import each
 
 from planner.checks.placement import check_placement
-from planner.cluster import GroupKind, Job, Move, PlacedGroup, Placement, Running
+from planner.cluster import GroupKind, Job, PlacedGroup, Placement
 from planner.errors import InputError
 from planner.models import Options
 from planner.models.placement.placement_changes import IncompleteGroup, LeafLoad, cost, in_order, repair
 from planner.models.placement.placement_problem import Leaf
-from planner.scheduling.cluster_changes import _targets, defragment, place_queue, preempt, replace, resize
+from planner.scheduling.cluster_changes import (
+    Move,
+    Running,
+    _targets,
+    defragment,
+    place_queue,
+    preempt,
+    replace,
+    resize,
+)
 from planner.scheduling.cluster_session import Cluster
 
 

@@ -73,7 +73,7 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
     network = plan.instance.network
     phi = network.transport.slowdown
     slow = Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
-    assert clock.seconds(None) == metrics(plan.instance, slow, strategy_of(plan.layout)).step_seconds
+    assert clock.at(1.0, 1.0) == metrics(plan.instance, slow, strategy_of(plan.layout)).step_seconds
 
 
 def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:

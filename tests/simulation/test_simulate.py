@@ -15,10 +15,10 @@ import planner
 from planner.api.plans import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
-from planner.simulation import traffic
+from planner.simulation import simulate
 from planner.simulation.flow_times import factor, transport_slowdown_of
-from planner.simulation.simulate import Simulation, summary
-from planner.simulation.traffic import overlap
+from planner.simulation.simulate import Simulation, overlap_of, summary
+from planner.simulation.simulated_routes import permutation
 
 ROOT = Path(__file__).parents[2]
 K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}
@@ -33,19 +33,19 @@ def plan() -> Plan:
 def test_patterns_send_and_receive_once() -> None:
     """Every host of a permutation sends to one other and receives once; stages send rank to rank."""
     slots = np.arange(10) * 3
-    p = traffic.permutation(slots, 5.0, 1)
+    p = permutation(slots, 5.0, 1)
     assert sorted(p.source) == sorted(p.target) == slots.tolist()
     assert (p.source != p.target).all()
-    groups = traffic.blocks(slots, 4)
-    s = traffic.p2p(groups, 5.0, wrap=True)
+    groups = simulate.blocks(slots, 4)
+    s = simulate.p2p(groups, 5.0, wrap=True)
     sends = [(a, a + 12) for a in range(0, 18, 3)] + [(24, 0), (27, 3)]
     assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == sends
-    ring = traffic.allreduce(groups, 8.0)
+    ring = simulate.allreduce(groups, 8.0)
     assert list(zip(ring.source.tolist(), ring.target.tolist(), ring.size.tolist(), strict=True))[:5] == [
         (0, 3, 2.0), (3, 6, 2.0), (6, 9, 2.0), (9, 0, 2.0), (12, 15, 2.0)
     ]  # fmt: skip
-    assert (len(ring), traffic.allreduce_steps(groups)) == (10, 6)
-    every = traffic.alltoall(groups, 6.0)
+    assert (len(ring), simulate.allreduce_steps(groups)) == (10, 6)
+    every = simulate.alltoall(groups, 6.0)
     assert sorted(zip(every.source.tolist(), every.target.tolist(), strict=True)) == sorted(
         (a, b) for g in groups for a in g.tolist() for b in g.tolist() if a != b
     )
@@ -109,7 +109,7 @@ def test_sends_and_rings_at_once_share_uplinks(plan: Plan) -> None:
     assert planned.overlap.startswith("yes")
     assert "OVERLAP    yes" in summary(planned) and "p2p: mean" in summary(planned)
     exposed = edited_at(plan, "instance.workload.software.overlaps", ["sends"])
-    assert overlap(exposed, "e1").startswith("only between stages")
+    assert overlap_of(exposed, "e1").startswith("only between stages")
 
 
 def test_fewer_hosts_are_a_sample_and_said_so(plan: Plan) -> None:

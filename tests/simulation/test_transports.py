@@ -25,8 +25,20 @@ from planner.simulation.flow_times import (
     mean_fullest,
     spread,
 )
-from planner.simulation.simulated_routes import Alive, Fabric, Flows, Tree, ecmp, order, spray, tree_of_fabric, words
-from planner.simulation.traffic import alltoall, failed_cables, permutation, tree_of_design
+from planner.simulation.simulate import alltoall, tree_of_design
+from planner.simulation.simulated_routes import (
+    Alive,
+    Fabric,
+    Flows,
+    Tree,
+    ecmp,
+    failed_cables,
+    order,
+    permutation,
+    spray,
+    tree_of_fabric,
+    words,
+)
 
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,
 # counted by hand-written code.
@@ -229,18 +241,18 @@ def flows_of(pairs: list[tuple[int, int]]) -> Flows:
 
 def test_a_flow_alone_is_not_paused() -> None:
     tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
-    found = spread(ecmp(tree, flows_of([(0, 127)]), 0), RATE, np.asarray([0]))
-    assert LINE <= found.end[0] <= LINE + 7 * Pauses().step_seconds
-    assert found.most_paused == 0
+    end, most_paused = spread(ecmp(tree, flows_of([(0, 127)]), 0), RATE, np.asarray([0]))
+    assert LINE <= end[0] <= LINE + 7 * Pauses().step_seconds
+    assert most_paused == 0
 
 
 def test_two_into_one_pause_the_senders() -> None:
     """Two hosts of one leaf that send to a third take twice the line-rate time, their host links paused in turn."""
     tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
     routes = ecmp(tree, flows_of([(0, 2), (1, 2)]), 0)
-    found = spread(routes, RATE, np.arange(2))
-    assert found.end == pytest.approx([2 * LINE] * 2, rel=0.02)
-    assert found.most_paused == 2
+    end, most_paused = spread(routes, RATE, np.arange(2))
+    assert end == pytest.approx([2 * LINE] * 2, rel=0.02)
+    assert most_paused == 2
 
 
 def test_bytes_leave_a_switch_in_the_order_in_which_they_came() -> None:
@@ -258,7 +270,7 @@ def test_flows_that_fare_alike_are_followed_as_one(failed: int) -> None:
     flows = alltoall([tree.slots], 3e6)
     routes = spray(tree, flows, Alive(tree, failed_cables(tree, failed, 0)) if failed else None)
     followed, kind = routes.classes() or (routes, None)
-    ends, each_one = (spread(x, RATE, np.arange(x.parts)).end for x in (followed, routes))
+    ends, each_one = (spread(x, RATE, np.arange(x.parts))[0] for x in (followed, routes))
     assert kind is not None and followed.parts < 400 and np.unique(each_one).size > 2
     assert ends[kind] == pytest.approx(each_one, rel=1e-12)
 
@@ -269,7 +281,7 @@ def test_an_incast_slows_a_flow_that_only_crosses_it() -> None:
     tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2, oversubscription=(4,)))
     routes = ecmp(tree, flows_of([(3, 5), (0, 4), (1, 4), (2, 4), (5, 4), (6, 4), (7, 4)]), 0)
     fair = 2 * LINE
-    assert spread(routes, RATE, np.asarray([0])).end[0] > 1.5 * fair
+    assert spread(routes, RATE, np.asarray([0]))[0][0] > 1.5 * fair
 
 
 @settings(deadline=None, max_examples=6)
@@ -281,7 +293,7 @@ def test_without_pauses_the_fullest_link_ends_last(seed: int, ratio: int, failed
     flows = permutation(tree.slots, BYTES / 10, seed)
     alive = Alive(tree, failed_cables(tree, min(failed, 1 if ratio == 2 else 3), seed))
     for routes in (ecmp(tree, flows, seed), spray(tree, flows), spray(tree, flows, alive)):
-        end = spread(routes, RATE, np.arange(routes.parts), UNPAUSED).end.max()
+        end = spread(routes, RATE, np.arange(routes.parts), UNPAUSED)[0].max()
         assert routes.fullest_seconds() <= end * (1 + 1e-9) <= routes.fullest_seconds() * 1.2 + 2e-6
 
 
@@ -326,7 +338,7 @@ def test_steps_and_links_without_a_queue_are_left_out(seed: int, ratio: int, pla
         end[np.isinf(end) & (q.missing <= DONE * routes.size)] = step
     assert np.isfinite(end).all()
     assert alone is None or alone.tolist() == end.tolist()
-    found = spread(routes, RATE / planes, np.arange(routes.parts)).end
+    found = spread(routes, RATE / planes, np.arange(routes.parts))[0]
     assert found == pytest.approx(end * Pauses().step_seconds, rel=1e-12)
 
 

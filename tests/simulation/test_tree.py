@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.physics.network.clos_fabric import Design
-from planner.simulation.simulated_routes import Alive, Classes, Fabric, Flows, Routes, Tree, ecmp, spray, tree_of_fabric
-from planner.simulation.traffic import failed_cables, permutation, tree_of_design
+from planner.simulation.simulate import tree_of_design
+from planner.simulation.simulated_routes import (
+    Alive,
+    Classes,
+    Fabric,
+    Flows,
+    Routes,
+    Tree,
+    ecmp,
+    failed_cables,
+    permutation,
+    spray,
+    tree_of_fabric,
+)
 
 
 @st.composite
@@ -127,15 +139,6 @@ def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
             assert chain[0][0] == (0, end, 0)
             assert all(low[1] == high[0] for low, high in itertools.pairwise(chain))
         assert max(ends[c][1] for c in ups) == max(ends[c][1] for c in downs)
-
-
-@each("tree", small_trees())
-def test_routes_without_failures_are_those_of_counted_cables(tree: Tree) -> None:
-    """Where none has failed, the cable drawn is the one that a count of the live cables at each hop leads to."""
-    flows, counted = permutation(tree.slots, 1.0, 0), Alive(tree)
-    counted.none_failed = False
-    for seed in range(5):
-        assert (ecmp(tree, flows, seed).link == ecmp(tree, flows, seed, counted).link).all()
 
 
 def test_failed_cables_are_not_used() -> None:

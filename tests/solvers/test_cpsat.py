@@ -1,17 +1,23 @@
-"""CP-SAT, and Pyomo models restated for it: a total status table, and no solution where there is none."""
+"""CP-SAT, its linear rows on HiGHS, and Pyomo models restated for it: two solvers agree, and on smallest conflicts."""
 
 import itertools
 import random
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 
+import highspy
 import pyomo.environ as pyo
 import pytest
 from each_case import each
 from ortools.sat.python import cp_model
 
-from planner.solvers import cpsat, cpsat_from_pyomo
-from planner.solvers.outcome import Stop
+from planner.errors import InputError
+from planner.planning.solve import options_of
+from planner.solvers import cpsat
+from planner.solvers.outcome import Stop, remembered, smallest_conflict
+from planner.solvers.registry import SOLVERS, linear_runner, run_milp
 
 STATUSES = cp_model.CpSolverStatus.__members__
 
@@ -57,7 +63,7 @@ def test_a_side_beyond_whole_numbers_says_nothing(far: float) -> None:
     m.x = pyo.Var(domain=pyo.Integers, bounds=(0, 5))
     m.row = pyo.Constraint(expr=m.x <= far if far > 0 else m.x >= far)
     m.goal = pyo.Objective(expr=-m.x)
-    found = cpsat_from_pyomo.run(m, time_limit=10.0, seed=0)
+    found = cpsat.run_pyomo(m, time_limit=10.0, seed=0)
     assert found.objective == -5
 
 
@@ -117,6 +123,207 @@ def test_the_optimum_is_that_of_all_points(seed: int) -> None:
     """Sides of rows, numbers beside variables and the sense of the objective are kept."""
     m = model(seed)
     expected = best(m)
-    outcome = cpsat_from_pyomo.run(m, threads=1)
+    outcome = cpsat.run_pyomo(m, threads=1)
     assert (outcome.infeasible, outcome.objective) == (expected is None, expected)
     assert outcome.proved and outcome.bound == expected
+
+
+def random_model(seed: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
+    """Return a few whole variables, rows of both senses, and an objective to minimize."""
+    r, m = random.Random(seed), cp_model.CpModel()
+    x = [m.new_int_var(r.randint(-3, 0), r.randint(1, 6), f"x[{i}]") for i in range(5)]
+    for _ in range(4):
+        a = [r.randint(-3, 3) for _ in x]
+        # The same variable twice in a row, as sums over classes have it.
+        m.add_linear_constraint(sum(c * v for c, v in zip(a, x, strict=True)) + x[0], r.randint(-9, 2), r.randint(3, 9))
+    m.minimize(sum(r.randint(-4, 4) * v for v in x) + 7)
+    return m, x
+
+
+HIGHS_STATUSES = highspy.HighsModelStatus.__members__
+
+
+@each("name", HIGHS_STATUSES)
+def test_only_a_proof_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors, unknown statuses and limits never say that there is no solution; nothing here is unbounded."""
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: HIGHS_STATUSES[name])
+    monkeypatch.setattr(highspy.Highs, "run", lambda _: None)
+    outcome = cpsat.run_on_highs(random_model(1)[0])
+    proofs = ("kInfeasible", "kUnboundedOrInfeasible")
+    assert outcome.infeasible == (outcome.status == "infeasible") == (name in proofs)
+    assert outcome.solution is None
+    assert (outcome.stop is Stop.PROVED) == (name in proofs)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_agrees_with_cpsat(seed: int) -> None:
+    m, x = random_model(seed)
+    a, b = cpsat.run_on_highs(m), cpsat.run(m)
+    assert (a.stop, a.infeasible, a.objective) == (b.stop, b.infeasible, b.objective)
+    if a.solution is not None:
+        assert a.bound == pytest.approx(b.bound)
+        for v in x:
+            m.add(v == a.solution.of(v))
+        assert cpsat.run(m).objective == a.objective
+
+
+def test_rows_without_variables_and_clauses_are_rows() -> None:
+    """A row that is always true changes nothing, one that never is makes all infeasible; of two literals one holds."""
+    m = cp_model.CpModel()
+    a, b = m.new_bool_var("a"), m.new_bool_var("b")
+    m.add_bool_or(a, b.negated())
+    m.add(a == 0)
+    m.minimize(-1 * b)
+    m.add(True)
+    assert cpsat.run_on_highs(m).objective == 0
+    m.add(False)
+    assert cpsat.run_on_highs(m).infeasible
+
+
+def test_other_rules_are_refused() -> None:
+    m = cp_model.CpModel()
+    a, b, c = (m.new_int_var(0, 3, n) for n in "abc")
+    m.add_multiplication_equality(c, a, b)
+    with pytest.raises(ValueError, match="not a linear row"):
+        cpsat.run_on_highs(m)
+
+
+def test_no_time_is_a_limit_without_an_answer() -> None:
+    m, _ = random_model(1)
+    outcome = cpsat.run_on_highs(m, time_limit=0.0)
+    assert outcome.stop is Stop.LIMIT and not outcome.infeasible
+
+
+def test_threads_run_at_the_same_time() -> None:
+    """Eight runs at once give what they give one after another."""
+    alone = [cpsat.run_on_highs(random_model(seed)[0]).objective for seed in range(12)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda seed: cpsat.run_on_highs(random_model(seed)[0]).objective, range(12))) == alone
+
+
+def mixed(seed: int, *, continuous: bool) -> pyo.ConcreteModel:
+    """Return a small MILP with data of two decimals, now and then infeasible."""
+    r, m = random.Random(seed), pyo.ConcreteModel()
+    m.x = pyo.Var(range(3), bounds=(0, 9), domain=pyo.NonNegativeIntegers)
+    m.y = pyo.Var(range(2), bounds=(0, 9), domain=pyo.NonNegativeReals if continuous else pyo.NonNegativeIntegers)
+    all_of = [*m.x.values(), *m.y.values()]
+
+    def row(_: pyo.ConcreteModel, i: int) -> object:
+        body = sum(r.randint(-3, 5) * v for v in all_of)
+        return body >= r.randint(5, 40) / 4 if i % 2 else body <= r.randint(20, 60)
+
+    m.rows = pyo.Constraint(range(4), rule=row)
+    cost = sum(r.randint(1, 900) / 100 * v for v in all_of)
+    m.goal = pyo.Objective(expr=cost + 3, sense=r.choice([pyo.minimize, pyo.maximize]))
+    return m
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("seed", range(25))
+def test_both_solvers_agree_on_a_milp(seed: int, continuous: bool) -> None:
+    """Optimum and infeasibility are the same; CP-SAT's bound excludes nothing, its solution keeps all rows."""
+    m = mixed(seed, continuous=continuous)
+    first, second = (run_milp(m, solver=s) for s in SOLVERS)
+    assert first.infeasible == second.infeasible
+    if first.objective is None:
+        return
+    assert second.objective is not None and second.bound is not None and second.solution is not None
+    minimize = m.goal.sense == pyo.minimize
+    assert (second.bound <= first.objective + 1e-6) if minimize else (second.bound >= first.objective - 1e-6)
+    # Between multiples of a thousandth there may be a better value, by no more than the coefficients times that.
+    assert second.objective == pytest.approx(first.objective, abs=0.02 if continuous else 1e-6)
+    if not continuous:
+        assert second.stop is Stop.PROVED and second.bound == pytest.approx(second.objective)
+    for v in [*m.x.values(), *m.y.values()]:
+        v.set_value(second.solution.of(v), skip_validation=True)
+    for c in m.rows.values():
+        low, high = pyo.value(c.lower), pyo.value(c.upper)
+        assert (low is None or pyo.value(c.body) >= low - 1e-9) and (high is None or pyo.value(c.body) <= high + 1e-9)
+
+
+def test_what_lies_between_multiples_is_neither_proven_nor_called_infeasible() -> None:
+    """3x = 1 has no solution in thousandths, and the least 3x >= 1 is 0.334: CP-SAT's bound says less may be had."""
+
+    def least(*, equal: bool) -> pyo.ConcreteModel:
+        m = pyo.ConcreteModel()
+        m.x = pyo.Var(bounds=(0, 1))
+        m.row = pyo.Constraint(expr=3 * m.x == 1 if equal else 3 * m.x >= 1)
+        m.goal = pyo.Objective(expr=m.x)
+        return m
+
+    outcome = run_milp(least(equal=True), solver="cpsat")
+    assert (outcome.stop, outcome.infeasible, outcome.status) == (Stop.FAILED, False, "unknown")
+    assert run_milp(least(equal=True)).objective == pytest.approx(1 / 3)
+    outcome = run_milp(least(equal=False), solver="cpsat")
+    assert outcome.objective == pytest.approx(0.334) and outcome.stop is Stop.LIMIT and outcome.bound <= 1 / 3
+
+
+def test_lazy_rows_go_to_the_solver_that_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-SAT adds no rows on the way, so that HiGHS is taken whatever was asked."""
+    m = mixed(0, continuous=False)
+    m.lazy = "rows"
+    monkeypatch.setattr("planner.solvers.highs.run", lambda model, **_: model.lazy)
+    assert run_milp(m, solver="cpsat") == "rows"
+
+
+@each("name", [None, *SOLVERS])
+def test_linear_rows_run_on_either(name: str | None) -> None:
+    """The same optimum comes back from the usual solver and from the one that is asked for, with its name."""
+    m = cp_model.CpModel()
+    x, y = m.new_int_var(0, 9, "x"), m.new_int_var(0, 9, "y")
+    m.add(2 * x + 3 * y >= 7)
+    m.minimize(x + 2 * y)
+    outcome = linear_runner(name, usual="highs")(m, time_limit=10.0, presolve=False)
+    assert (outcome.objective, outcome.bound, outcome.stop) == (4, 4, Stop.PROVED)
+    title, package = {"highs": ("HiGHS", "highspy"), "cpsat": ("CP-SAT", "ortools")}[name or "highs"]
+    assert outcome.solver.startswith(title) and version(package) in outcome.solver
+
+
+def test_unknown_names_are_refused() -> None:
+    how = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
+    assert options_of(**how).solver is None and options_of(**how, solver="highs").solver == "highs"
+    with pytest.raises(InputError, match=r"must be one of highs, cpsat \(is 'scip'\)"):
+        options_of(**how, solver="scip")
+
+
+def in_turn(cores: list[frozenset[str]], rules: list[str]) -> list[str]:
+    """Leave out each rule, the first ones first, for good where the rest still conflict."""
+    kept = list(rules)
+    for rule in rules:
+        without = [x for x in kept if x != rule]
+        kept = without if any(core <= set(without) for core in cores) else kept
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_is_that_of_leaving_out_each_in_turn(seed: int) -> None:
+    r = random.Random(seed)
+    for _ in range(100):
+        rules = [f"r{k}" for k in range(r.randint(1, 9))]
+        cores = [frozenset(r.sample(rules, r.randint(1, min(4, len(rules))))) for _ in range(r.randint(1, 4))]
+        asked: list[frozenset[str]] = []
+
+        def conflicting(
+            some: frozenset[str], cores: list[frozenset[str]] = cores, asked: list[frozenset[str]] = asked
+        ) -> bool:
+            asked.append(some)
+            return any(core <= some for core in cores)
+
+        found = smallest_conflict(remembered(conflicting, rules), rules)
+        assert found == in_turn(cores, rules)
+        assert len(asked) == len(set(asked)) and frozenset(rules) not in asked
+
+
+def test_one_rule_of_many_is_found_by_few_questions() -> None:
+    rules, asked = [f"r{k}" for k in range(64)], []
+
+    def conflicting(some: frozenset[str]) -> bool:
+        asked.append(some)
+        return "r40" in some
+
+    assert smallest_conflict(remembered(conflicting, rules), rules) == ["r40"] and len(asked) <= 2 * 6
+
+
+def test_what_is_not_known_stays() -> None:
+    rules = ["a", "b", "c"]
+    assert smallest_conflict(remembered(lambda _: False, rules), rules) == rules

@@ -11,10 +11,9 @@ from each_case import each
 from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers import highs
-from planner.solvers.cpsat_from_pyomo import restate
-from planner.solvers.highs import bound_of, highs_model
+from planner.solvers.cpsat import restate
+from planner.solvers.highs import STOP_BY_STATUS, bound_of, highs_model, loaded
 from planner.solvers.outcome import Stop
-from planner.solvers.statuses import STOP_BY_STATUS, loaded
 
 
 def small(at_least: float = 4.5) -> pyo.ConcreteModel:

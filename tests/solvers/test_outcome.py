@@ -15,7 +15,7 @@ from planner.errors import InputError
 from planner.models import batch_shares
 from planner.models.joint.strategy_space import MICRO_BATCHES, MOST_CONTEXT_RACKS
 from planner.plan import certificate
-from planner.solvers import cpsat, cpsat_from_pyomo, highs, statuses
+from planner.solvers import cpsat, highs
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
@@ -99,7 +99,7 @@ def milp() -> pyo.ConcreteModel:
 RUNS = {
     "CP-SAT": ("cpsat", lambda: cpsat.run(linear())),
     "HiGHS from CP-SAT": ("highs", lambda: cpsat.run_on_highs(linear())),
-    "CP-SAT from Pyomo": ("cpsat", lambda: cpsat_from_pyomo.run(milp())),
+    "CP-SAT from Pyomo": ("cpsat", lambda: cpsat.run_pyomo(milp())),
     "HiGHS through Pyomo": ("highs", lambda: highs.run(milp())),
 }
 EXPECTED = {"invalid": "unknown", "unknown": "unknown", "raises": "unknown", "zeros": "unknown", "gap": "feasible"}
@@ -161,7 +161,7 @@ def test_what_both_runs_find_infeasible_is() -> None:
     m, p = linear(), milp()
     m.add(m.get_int_var_from_proto_index(0) + m.get_int_var_from_proto_index(1) <= 8)
     p.more = pyo.Constraint(expr=p.x + p.z <= 8)
-    for outcome in (cpsat.run(m), cpsat.run_on_highs(m), cpsat_from_pyomo.run(p), highs.run(p)):
+    for outcome in (cpsat.run(m), cpsat.run_on_highs(m), cpsat.run_pyomo(p), highs.run(p)):
         assert (outcome.status, outcome.objective) == ("infeasible", None)
 
 
@@ -173,7 +173,7 @@ def test_a_bound_on_the_wrong_side_is_dropped(monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_row_is_put_to_the_test() -> None:
     """A solution keeps each row, and one without variables too; changed in one variable it breaks the one on it."""
-    from planner.solvers.outcome import broken_by_integers
+    from planner.solvers.cpsat import broken_by_integers
 
     m = cp_model.CpModel()
     a, b = m.new_bool_var("a"), m.new_bool_var("b")
@@ -204,9 +204,9 @@ def test_another_highs_is_refused_at_the_first_solve(run, installed, monkeypatch
 def test_the_series_of_highs_is_that_of_the_package() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     asked = next(x for x in project["project"]["dependencies"] if x.startswith("highspy"))
-    series, patch = statuses.SERIES, statuses.FIRST_PATCH
+    series, patch = highs.SERIES, highs.FIRST_PATCH
     assert asked == f"highspy>={series[0]}.{series[1]}.{patch},<{series[0]}.{series[1] + 1}"
-    statuses.require_highs()
+    highs.require_highs()
 
 
 def test_the_declared_space_is_the_one_that_is_searched() -> None:

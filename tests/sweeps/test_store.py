@@ -51,7 +51,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             failed = {"status": "failed", "reason": "the executor cancelled it", "seconds": 0.0}
             result = failed if racks in state["failing"] else {"status": state["status"], "seconds": 0.1}
             own = {"index": task.index, "key": task.key, "point": task.point}
-            yield task, PointAnswer(Row.model_validate(own | result))
+            yield task, (Row.model_validate(own | result), None)
 
     monkeypatch.setattr(sweep_run, "at_home", answers)
     return state
@@ -180,21 +180,21 @@ class Cancelled(Executor):
         self.points = 0
 
     def submit(self, _: Any, /, *__: Any, **___: Any) -> Future[Any]:
-        """PointAnswer the first point and cancel the others."""
+        """Answer the first point and cancel the others."""
         future: Future[Any] = Future()
         self.points += 1
         if self.points > 1:
             future.cancel()
             future.set_running_or_notify_cancel()
         else:
-            future.set_result(PointAnswer(row(0)))
+            future.set_result((row(0), None))
         return future
 
 
 def test_a_killed_scheduler_loses_no_point_silently() -> None:
     """Points whose scheduler is gone are failed rows, which a resumed sweep solves."""
     tasks = list(tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions()))
-    statuses = [a.row.status for _, a in on_executor(tasks, lambda _: None, Cancelled())]  # type: ignore[arg-type,return-value]
+    statuses = [a.status for _, (a, _) in on_executor(tasks, lambda _: None, Cancelled())]  # type: ignore[arg-type,return-value]
     assert statuses == ["optimal", "failed", "failed"]
 
 

@@ -112,7 +112,7 @@ def test_executor_that_is_gone_fails_its_points() -> None:
     """An executor that takes nothing more costs rows, not the sweep."""
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    rows = [a.row for _, a in on_executor(tasks(1, 2), solve_point, pool)]
+    rows = [a for _, (a, _) in on_executor(tasks(1, 2), solve_point, pool)]
     assert [r.status for r in rows] == ["failed", "failed"] and "resume" in (rows[0].reason or "")
 
 
@@ -122,7 +122,7 @@ def test_points_behind_the_first_are_read_as_they_come(monkeypatch: pytest.Monke
     made = tasks_for(small(), [{RACKS: n} for n in (1, 2, -3, *range(3, 100_000))], SweepOptions())
     first = [next(made) for _ in range(3)]
     assert [t.point[RACKS] for t in first] == [1, 2, -3]
-    row = solve_point(first[2]).row
+    row, _ = solve_point(first[2])
     assert row.status == "failed" and RACKS in row.reason
     with pytest.raises(InputError, match="point 1"):
         tasks_for(small(), [{RACKS: 1}, {RACKS: -3}], SweepOptions())
@@ -137,7 +137,7 @@ def test_same_question_is_solved_once() -> None:
 
 def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None:
     """A point that kills its worker is tried once more, then reported as failed; no other point suffers."""
-    rows = [a.row for _, a in at_home(tasks(1, 2, 3), kills_at_two, workers=1)]
+    rows = [a for _, (a, _) in at_home(tasks(1, 2, 3), kills_at_two, workers=1)]
     assert sorted((r.point[RACKS], r.status) for r in rows) == [(1, "optimal"), (2, "failed"), (3, "optimal")]
     assert "died at this point, 2 times" in next(r.reason or "" for r in rows if r.status == "failed")
     assert values(rows) == pytest.approx({n: alone[n] for n in (1, 3)})
@@ -146,7 +146,7 @@ def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None
 def test_worker_that_dies_once_costs_no_point(tmp_path, monkeypatch, alone):
     """A point whose worker died for another reason is solved by the next one."""
     monkeypatch.setenv("SWEEP_TEST_MARKER", str(tmp_path / "marker"))
-    rows = [a.row for _, a in at_home(tasks(1, 2), kills_once, workers=1)]
+    rows = [a for _, (a, _) in at_home(tasks(1, 2), kills_once, workers=1)]
     assert (tmp_path / "marker").exists() and values(rows) == pytest.approx({n: alone[n] for n in (1, 2)})
 
 
@@ -217,8 +217,8 @@ def test_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
 def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
-    answer = next(iter(on_executor(tasks(1), solve_point, ThreadPoolExecutor(1))))[1]
-    row = answer.row.replaced(reason=f"first{mark}second")
+    ((_, (found, _)),) = on_executor(tasks(1), solve_point, ThreadPoolExecutor(1))
+    row = found.replaced(reason=f"first{mark}second")
     path = tmp_path / "rows.csv"
     with Store(path, resume=False) as store:
         store.append(row)
@@ -242,7 +242,7 @@ def test_two_writers_in_one_process_are_refused(tmp_path: Path) -> None:
 def test_tables_hold_the_rows(tmp_path: Path) -> None:
     """CSV and Parquet hold a line a point in the order of the sweep, whatever the order in which points finished."""
     parquet = pytest.importorskip("pyarrow.parquet")
-    done = [a.row for _, a in on_executor(tasks(1, 2, 3), solve_point, ThreadPoolExecutor(1))]
+    done = [a for _, (a, _) in on_executor(tasks(1, 2, 3), solve_point, ThreadPoolExecutor(1))]
     for name in ("rows.csv", "rows.parquet"):
         with Store(tmp_path / name, resume=False) as store:
             for row in reversed(done):
@@ -265,7 +265,7 @@ def test_columns_of_mixed_kinds() -> None:
     """A column of numbers and words becomes words, one of whole and other numbers floats."""
     points = {"x": 1, "y": "word"}, {"x": 2.5, "y": 3}
     done = on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1))
-    a, b = (a.row.replaced(point=point) for (_, a), point in zip(done, points, strict=True))
+    a, b = (a.replaced(point=point) for (_, (a, _)), point in zip(done, points, strict=True))
     columns = columns_of([a.flat(), b.flat()])
     assert (columns["x"], columns["y"]) == ([1.0, 2.5], ["word", "3"])
     assert runs((2, 2, 2, 1)) == "3x2 1"
@@ -331,8 +331,8 @@ def test_compare_rows_and_plans(tmp_path: Path) -> None:
     plan, rows = tmp_path / "one.json", tmp_path / "rows.jsonl"
     plan.write_text(planner.solve(small()).model_dump_json())
     with Store(rows, resume=False) as store:
-        for _, answer in on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1)):
-            store.append(answer.row)
+        for _, (row, _) in on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1)):
+            store.append(row)
 
     def compare(*args: str | Path) -> str:
         out = run_here("compare", *args)

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from planner.instance.references_and_pins import pinned_blocks
+from planner.instance.instance import pinned_blocks
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.shapes.site_question import PlacedParts

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.instance.instance import Instance, Limits, Objective
-from planner.instance.references_and_pins import hardware_kind
+from planner.instance.instance import Instance, Limits, Objective, hardware_kind
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import (

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyomo.core as pyo
 
-from planner.instance.instance import Instance
-from planner.instance.references_and_pins import pinned_blocks
+from planner.instance.instance import Instance, pinned_blocks
 from planner.models import SitesRequest
 from planner.models.joint.shapes.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.shapes.site_milp import LEFT_OUT, fabric_mw, set_values, stated

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from planner.instance.instance import Instance
-from planner.instance.references_and_pins import ONE_SITE
+from planner.instance.instance import ONE_SITE, Instance
 from planner.models import Options, SitesRequest
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.joint_world import EPS, JointSolution, World

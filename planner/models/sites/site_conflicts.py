@@ -57,9 +57,8 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     m, mark = build(data, without=set(RULES) - rules), ON_TRUST
     if options.solver != "highs" and not deadline.passed:
         from planner.solvers import cpsat
-        from planner.solvers.cpsat_from_pyomo import restate
 
-        second = cpsat.run(restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
+        second = cpsat.run(cpsat.restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
         mark = CONFIRMED if second.infeasible else mark
     if mark == ON_TRUST and not deadline.passed and highs.refuted(m, time_limit=deadline.limit):
         mark = BOUNDED

@@ -15,9 +15,8 @@ import pyomo.core as pyo
 from planner.errors import InputError
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.hardware import Hardware
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, power_flow_gaps
 from planner.instance.network import Wan
-from planner.instance.references_and_pins import power_flow_gaps
 from planner.models import SitesRequest
 from planner.models.sites.dc_network import DcNetwork
 from planner.physics.site import cost, wan

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from planner.instance.base_types import Sourced
+from planner.instance.base_types import Sourced, not_modelled_notes
 from planner.instance.instance import Instance
-from planner.instance.validate import not_modelled_notes
 from planner.instance.workload import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.site.cost import rack_of

@@ -17,7 +17,7 @@ from planner.exports.fabric_parts import built_fabric
 from planner.plan.plan import Plan
 from planner.planning.site_fabrics import frontier
 from planner.report.page.drawings import fabric_tiers
-from planner.simulation.traffic import part_of_plan
+from planner.simulation.simulate import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"
 FLOOR = {

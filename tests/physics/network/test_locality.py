@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
-from planner.simulation import traffic
+from planner.simulation import simulate
 from planner.simulation.flow_times import flow_seconds
+from planner.simulation.simulate import part_of_design
 from planner.simulation.simulated_routes import joined
-from planner.simulation.traffic import part_of_design
 
 
 def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, int, int, int]:
@@ -246,8 +246,8 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
     part, size = part_of_design(d, planes=1), 300e6
     for i in (1, 4):
         own, before = ([part.slots[stages[k], rail] for rail in range(2)] for k in (i, i - 1))
-        back = joined([traffic.p2p([a, b], size) for a, b in zip(own, before, strict=True)])
-        ends = flow_seconds(part.tree, joined([back, traffic.allreduce(own, 8 * size)]), "spray", 0)[: len(back)]
+        back = joined([simulate.p2p([a, b], size) for a, b in zip(own, before, strict=True)])
+        ends = flow_seconds(part.tree, joined([back, simulate.allreduce(own, 8 * size)]), "spray", 0)[: len(back)]
         took = float(ends.max()) / (size / 100e9)
         assert took == pytest.approx(links["nic"][2], rel=0.05)
         assert took <= 1.05 * (send + float(transport.wait_for_others(1.0, ring, 8.0)))
@@ -260,7 +260,7 @@ def test_links_between_switches_run_at_the_rate_of_ports(up: int, times: float) 
     leaf = {"leaf_down": 8, "leaf_up": up, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 2}
     d = Design(ports=64, rails=1, racks=16, **leaf, nic_gbps=400.0, link_gbps=800.0)
     part, size = part_of_design(d, planes=1), 300e6
-    flows = traffic.p2p([part.slots[:8, 0], part.slots[8:, 0]], size)
+    flows = simulate.p2p([part.slots[:8, 0], part.slots[8:, 0]], size)
     took = float(flow_seconds(part.tree, flows, "spray", 0).max()) / (size / 50e9)
     assert took == pytest.approx(times, rel=0.05)
     assert transport.pipeline_send_slowdown(1.0, d, 1.0) == times

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.instance.references_and_pins import ONE_SITE
+from planner.instance.instance import ONE_SITE
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
