@@ -166,8 +166,7 @@ def launch(
     from planner.exports.launch import STACKS, WRITERS, run_of
     from planner.formats.topology_files import read_placement
     from planner.imports.megatron_flags import REMEDY
-    from planner.imports.recipe_edits import written_like
-    from planner.imports.training_run import run_of_text
+    from planner.imports.recipes import run_of_text, written_like
     from planner.planning.near_layouts import own_step, runnable_layout
 
     framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them

@@ -119,20 +119,11 @@ AS_TAKEN = {
 }
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
 ZERO = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-# The keys of a framework that say the degrees of a layout's parallelism.
-DEGREE_KEYS = {
-    "megatron": {
-        "tensor_parallel": "tensor-model-parallel-size",
-        "pipeline_parallel": "pipeline-model-parallel-size",
-        "context_parallel": "context-parallel-size",
-        "expert_parallel": "expert-model-parallel-size",
-    },
-    "torchtitan": {
-        "tensor_parallel": "parallelism.tensor_parallel_degree",
-        "pipeline_parallel": "parallelism.pipeline_parallel_degree",
-        "context_parallel": "parallelism.context_parallel_degree",
-        "expert_parallel": "parallelism.expert_parallel_degree",
-    },
+DEGREE_FLAGS = {  # of the degrees of a layout's parallelism
+    "tensor_parallel": "tensor-model-parallel-size",
+    "pipeline_parallel": "pipeline-model-parallel-size",
+    "context_parallel": "context-parallel-size",
+    "expert_parallel": "expert-model-parallel-size",
 }
 # The flag of a figure of the model, and where the instance has it.
 MODEL_FLAGS = {
@@ -200,7 +191,7 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
         zero = ZERO[values.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
     else:
         zero = int(values.on("use-distributed-optimizer") or values.get("optim.name") == "distributed_fused_adam")
-    layout: dict[str, Any] = {choice: values.count(key) for choice, key in DEGREE_KEYS["megatron"].items()}
+    layout: dict[str, Any] = {choice: values.count(key) for choice, key in DEGREE_FLAGS.items()}
     stages = layout["pipeline_parallel"]
     layout["microbatch_sequences"] = values.count("micro-batch-size")
     layout |= {"sequence_parallel": values.on("sequence-parallel"), "zero_stage": zero}

@@ -12,7 +12,7 @@ from planner.errors import InputError
 from planner.formats.slurm import DECIDING, read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
-from planner.imports.training_run import doubts, layout_of_run, run_of_text
+from planner.imports.recipes import doubts, layout_of_run, run_of_text
 from planner.instance.framework_rules import Overlap
 from planner.instance.validate import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Software
