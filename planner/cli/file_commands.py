@@ -164,7 +164,7 @@ def launch(
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_writable(output)
     from planner.exports.launch import STACKS, WRITERS, run_of
-    from planner.formats.topology_files import read_placement
+    from planner.formats.cluster_files import read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipes import run_of_text, written_like
     from planner.planning.near_layouts import own_step, runnable_layout

@@ -13,9 +13,9 @@ from planner.checks.cables import free_by_exchange
 from planner.cluster import fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric, up_to_cm
 from planner.files import csv_text
-from planner.formats import slurm
-from planner.formats.topology_files import site_rows
-from planner.formats.topology_rows import tree
+from planner.formats import topologies
+from planner.formats.cluster_files import site_rows
+from planner.formats.topologies import tree
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
@@ -118,7 +118,7 @@ def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
     rows = list(site_rows(built.site, built.fabric, design.racks, "super-spine" if design.zones else "core"))
     topology = tree(built.site, rows if design.domains > 1 else rows[:1])  # one leaf has no switch above it
     head = f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
-    yield slurm.write_yaml(topology) if as_yaml else head + slurm.write_conf(topology)
+    yield topologies.write_yaml(topology) if as_yaml else head + topologies.write_conf(topology)
 
 
 @dataclass(frozen=True, slots=True)

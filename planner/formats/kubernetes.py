@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cluster import Placement, Topology
 from planner.errors import InputError, shown
-from planner.formats.topology_rows import chains, children_of, from_layers, gpus_of_node, heights, leaf_of
+from planner.formats.topologies import chains, children_of, from_layers, gpus_of_node, heights, leaf_of
 from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.

@@ -13,9 +13,9 @@ from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
 from planner.files import parse_json, read_text
-from planner.formats import topology_files
+from planner.formats import cluster_files
 from planner.formats.shell_script import Script, read_script, started, typed
-from planner.formats.topology_rows import gpus_of_node
+from planner.formats.topologies import gpus_of_node
 from planner.formats.yaml_text import YAML, TableText, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, NO_WORDS, REMEDY, OwnRun, RunValues
@@ -522,9 +522,9 @@ def _change_nodes(recipe: TableText | Script, text: str, run: LaunchRun, placed:
         at = recipe.line_start(next(iter(recipe.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
-        recipe.tell(f"submit it by {topology_files.sbatch_line(placed)}")
-    form, start = "hostfile", topology_files.srun_line(placed)
+        recipe.tell(f"submit it by {cluster_files.sbatch_line(placed)}")
+    form, start = "hostfile", cluster_files.srun_line(placed)
     if "--nproc-per-node" in stated.per_node:
-        form, start = "torchrun", topology_files.torchrun_line(placed, f"{placed.job}.torchrun")
+        form, start = "torchrun", cluster_files.torchrun_line(placed, f"{placed.job}.torchrun")
     made = f"`planner place --format {form} -o {placed.job}.{form}`"
     recipe.tell(f"the placement's order of ranks is kept by `{start}`, with {made}")

@@ -25,7 +25,7 @@ from planner.cluster import (
     slots,
 )
 from planner.errors import InputError
-from planner.formats.topology_files import read_placement
+from planner.formats.cluster_files import read_placement
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems

@@ -13,7 +13,7 @@ from planner.checks.placement import check_placement, expected_groups
 from planner.cluster import Job, Placement, Running, Slot, Topology, job_of_plan, read_hosts, slots
 from planner.errors import InputError, InternalError, hint
 from planner.files import parse_json, read_json, read_text
-from planner.formats.slurm import REMEDY, jobs_in, read_running
+from planner.formats.cluster_files import REMEDY, jobs_in, read_running
 from planner.instance.instance import Instance
 from planner.instance.validate import validated
 from planner.models import Options
@@ -179,14 +179,14 @@ def opened(
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str]]:
     """Return a cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
-    from planner.formats.topology_files import read_topology
+    from planner.formats.cluster_files import read_topology
 
     if isinstance(topology, (str, Path)):
         topology = read_topology(Path(topology))
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
     taken = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy)
     if state is not None:
-        from planner.formats.slurm import read_states, states_on
+        from planner.formats.cluster_files import read_states, states_on
 
         taken.extend(sorted(states_on(cluster.topology, read_states(state), str(state)).taken))
     if only is not None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from planner.cluster import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
-from planner.formats.slurm import read_conf, read_yaml, write_conf, write_yaml
-from planner.formats.topology_files import TOPOLOGY_WRITERS, plan_topology, read_topology
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, plan_topology, read_topology
+from planner.formats.topologies import read_conf, read_yaml, write_conf, write_yaml
 from planner.formats.yaml_text import Node, parse
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance

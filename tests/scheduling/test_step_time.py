@@ -16,7 +16,7 @@ import planner
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Topology, TopologySwitch, job_of_plan
 from planner.errors import InputError
-from planner.formats.topology_files import plan_topology
+from planner.formats.cluster_files import plan_topology
 from planner.physics.network.clos_fabric import Design
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions, metrics
