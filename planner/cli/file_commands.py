@@ -222,8 +222,9 @@ def import_(
     options: GridOptions,
 ) -> None:
     """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
-    from planner.imports.read_grid import geojson as as_geojson
-    from planner.imports.read_grid import import_grid, instance_with, part, shortage, text
+    from planner.imports.grid_drafts import geojson as as_geojson
+    from planner.imports.grid_drafts import instance_with, part, shortage, text
+    from planner.imports.read_grid import import_grid
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
 
