@@ -145,7 +145,7 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[dict[str, Any]]:
         most = design.networks / design.wan_gateways if tier == WAN_GATEWAY else max(lost.leaf, lost.pod, lost.zone)
         span = min(design.racks, design.domain_racks if tier == "leaf" else design.racks_around(tier))
         firsts = range(0, design.racks, span)
-        own = []
+        own = list[dict[str, Any]]()
         for index, first in enumerate(firsts):
             racks = range(first, min(first + span, design.racks))
             placed = sorted(ranks[rack] for rack in racks if rack in ranks)

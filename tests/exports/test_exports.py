@@ -358,12 +358,8 @@ def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
 def test_a_gateway_takes_its_share_of_the_wide_area(ports: int | None, switches: int, share: float) -> None:
     design = DESIGNS["rail under a gateway"]
     row = failure_domains(PLAN, built(replace(design, wan_ports=ports or design.wan_ports)))[-1]
-    assert (row["tier"], row["switches"], row["gpus_cut_off"], row["uplinks_lost"]) == (
-        "wan-gateway",
-        switches,
-        0,
-        share,
-    )
+    figures = [row[key] for key in ("tier", "switches", "gpus_cut_off", "uplinks_lost")]
+    assert figures == ["wan-gateway", switches, 0, share]
     assert row["effect"] == f"{share:.0%} of the ports to the wide area are lost".replace("%", " %")
 
 
