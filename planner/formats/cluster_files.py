@@ -22,6 +22,7 @@ from planner.instance.validate import ReadItems, validated
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.plan.plan_sections import SiteFabric
+from planner.units import few
 
 WAN = "wan"
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
@@ -174,7 +175,7 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
     strange = sorted((states.free | states.taken) - known)
     if strange:
         are = "is no node" if len(strange) == 1 else "are no nodes"
-        listed = topologies.some([repr(node) for node in strange])
+        listed = few([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
     return states.replaced(down=states.down | (known - states.free - states.busy))
 
@@ -218,7 +219,7 @@ def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[
             problem = f"names no node or no state (is {shown(item)})"
             raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
         if not words:
-            problem = f"{topologies.some(names)} has no state (is [])"
+            problem = f"{few(names)} has no state (is [])"
             raise InputError(f"{source}: {where}.state: {problem}; print the states again, or leave the node out")
         state = max(_meaning(str(word), source, f"{where}.state") for word in words)
         yield from ((name, state) for name in names)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from planner.cluster import HOST_GPUS, MAX_NAMES, Placement, Topology, TopologyBlock, TopologySwitch, expand, fold_names
 from planner.errors import InputError, hint
 from planner.formats.yaml_text import Node, dump, parse
+from planner.units import few
 
 SHOWN = 20  # Further complaints are counted, not printed: a file with one fault may have a thousand.
 # What no hostlist and no topology.conf takes as part of one name: it would come back as two, or not at all.
@@ -51,11 +52,6 @@ def _raise_all(source: str, problems: Iterable[str]) -> None:
         lines = [*lines[:SHOWN], f"{source}: and {len(lines) - SHOWN:,} more like these"]
     if lines:
         raise InputError("\n".join(lines))
-
-
-def some(names: Sequence[str]) -> str:
-    """List up to five names of a topology file for a message, and how many more there are."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 
 def children_of(topology: Topology) -> dict[str, list[str]]:
@@ -188,7 +184,7 @@ def _homes(rows: TopologyRows, what: str) -> Iterator[str]:
                 twice.setdefault((first, i), []).append(node)
         repeated = [node for node, times in Counter(row.nodes).items() if times > 1]
         if repeated:
-            yield f"{row.where}: {what} {row.name!r} names {some(repeated)} twice; keep one"
+            yield f"{row.where}: {what} {row.name!r} names {few(repeated)} twice; keep one"
     for (first, second), nodes in twice.items():
         one, two = rows[first], rows[second]
         homes = f"under {what} {one.name!r} ({one.where}) and under {what} {two.name!r}"

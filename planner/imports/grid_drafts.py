@@ -16,16 +16,10 @@ from planner.imports.instance_file import read_instance_file
 from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.instance.validate import NOT_MODELLED, ReadItems, TrackedItems
 from planner.physics.site.grid import normal_share
+from planner.units import few
 
-OPTIONS = {
-    "headroom_mw": "--headroom-share",
-    "energy_usd_per_mwh": "--energy-usd-per-mwh",
-    "interconnection": "--interconnection",
-}
 COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 DEAR = 1e3  # a MW that plants lack, over a MW by which lines are too narrow: lines are blamed where they alone will do
-LEAST_MW = 1e-3
-NAMED = 3
 
 
 class DraftBranch(NamedTuple):
@@ -190,9 +184,9 @@ def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority,
         )
     missing = []
     for key, ids in without.items():
-        named = ", ".join(ids[:6]) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
         written = "'unnamed'" if key == "interconnection" else "0"
-        missing.append(f"{key} of {named}: written as {written}; give {OPTIONS[key]} or --authorities")
+        option = "--headroom-share" if key == "headroom_mw" else f"--{key.replace('_', '-')}"
+        missing.append(f"{key} of {few(ids, 6)}: written as {written}; give {option} or --authorities")
     return tuple(authorities), tuple(missing)
 
 
@@ -377,9 +371,8 @@ def shortage(grid: Grid) -> Iterator[str]:
         ("generation", "plants fall short", list(at), feed),
         ("balance", "must-run feed finds no load", list(at), spill),
     ):
-        rows = [(names[i], float(lack_mw[i])) for i in np.flatnonzero(lack_mw > LEAST_MW)]
+        rows = [(names[i], float(lack_mw[i])) for i in np.flatnonzero(lack_mw > 1e-3)]
         rows.sort(key=lambda pair: (-pair[1], pair[0]))
         if rows:
-            named = ", ".join(f"{rule}[{name}] {mw:,.6g} MW" for name, mw in rows[:NAMED])
-            more = f" and {len(rows) - NAMED:,} more" if len(rows) > NAMED else ""
-            yield f"{what} by {sum(mw for _, mw in rows):,.6g} MW in all: {named}{more}"
+            named = few([f"{rule}[{name}] {mw:,.6g} MW" for name, mw in rows], 3)
+            yield f"{what} by {sum(mw for _, mw in rows):,.6g} MW in all: {named}"

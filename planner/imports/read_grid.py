@@ -18,6 +18,7 @@ from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Im
 from planner.instance.grid import PowerNode
 from planner.instance.validate import ReadItems
 from planner.physics.site.wan import EARTH_RADIUS_KM
+from planner.units import few
 
 Vectors = NDArray[np.float64]
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
@@ -370,7 +371,6 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
             name += f"-{_slug(first.id)}"
         used.add(name)
         units = [plant.largest_unit_mw for plant in own if plant.largest_unit_mw is not None]
-        rest = f" and {len(own) - 3:,} more" if len(own) > 3 else ""
         node = PowerNode(
             id=name,
             balancing_authority=first.authority,
@@ -378,7 +378,7 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
             longitude=first.longitude,
             generation_mw=sum(plant.mw for plant in own),
             largest_unit_mw=max(units, default=None),
-            note=", ".join(f"{plant.name} {plant.mw:,.0f} MW" for plant in own[:3]) + rest,
+            note=few([f"{plant.name} {plant.mw:,.0f} MW" for plant in own], 3),
         )
         nodes.append(node)
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
