@@ -322,11 +322,9 @@ def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "data_parallel_replicate_degree": 1 if layout.zero_stage else replicas,
         "data_parallel_shard_degree": replicas if layout.zero_stage else 1,
         "fsdp_reshard_after_forward": "never" if layout.zero_stage == 2 else "always",
-        "tensor_parallel_degree": layout.tensor_parallel,
-        "context_parallel_degree": layout.context_parallel,
-        "pipeline_parallel_degree": layout.pipeline_parallel,
-        "expert_parallel_degree": layout.expert_parallel,
     }
+    for choice in ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"):
+        parallelism[f"{choice}_degree"] = getattr(layout, choice)
     if run.model.experts is not None and layout.tensor_parallel > 1:
         parallelism["expert_tensor_parallel_degree"] = 1  # an expert is whole on its GPU
     if pipelined:

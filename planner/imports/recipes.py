@@ -167,17 +167,17 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     """Return the training run of a file's text, by the file's suffix; a script's by whose flags or overrides it has."""
     script, where = parsed(text, path), str(path)
     if not isinstance(script, Script):
-        found = STARTED.search(text)
-        gpus = int(found[1]) * int(found[2]) if found and path.suffix.lower() in YAML else None
+        found = STARTED.search(text) if path.suffix.lower() in YAML else None
         run_of = {".toml": torchtitan_run, ".json": deepspeed_run}.get(path.suffix.lower(), nemo_run)
-        return run_of(RunValues(TrackedItems(dict(leaves(script))), where), gpus)
-    gpus, flags = started(script).gpus, script.flags
+        run = run_of(RunValues(TrackedItems(dict(leaves(script))), where))
+        return replace(run, gpus=run.gpus or (int(found[1]) * int(found[2]) if found else None))
+    flags = script.flags
     dotted = {key: typed(value) for key, value in flags.items() if TITAN_TABLES.match(key)}
     overrides = {key: typed(value) for key, value in script.overrides.items()}
     if any(key.startswith(BRIDGE_TABLES) for key in overrides):
-        run = nemo_run(RunValues(TrackedItems(overrides), where, script), gpus)
+        run = nemo_run(RunValues(TrackedItems(overrides), where, script))
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
-        run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
+        run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"))
     else:
         items, flags = TrackedItems({flag: typed(value) for flag, value in flags.items()}), {}
         values = RunValues(items, where, script, "--{}")
@@ -185,14 +185,14 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
         compute = next((kind for kind, flag in types.items() if flag in items), None)
         run = megatron_flags.run_of_flags(values, "megatron", compute)
-        run = replace(run, gpus=gpus, items=items.read(megatron_flags.megatron_effect, "--{}"))
+        run = replace(run, items=items.read(megatron_flags.megatron_effect, "--{}"))
     launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
     )
     readings = run.items, launcher, ReadItems(not_modelled=tuple(script.doubtful))
     joined = {group: sum((getattr(own, group) for own in readings), ()) for group in ReadItems.model_fields}
-    return replace(run, items=ReadItems(**joined))
+    return replace(run, gpus=run.gpus or started(script).gpus, items=ReadItems(**joined))
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -217,7 +217,7 @@ def _read(values: RunValues, without: re.Pattern[str], known: str | None = None)
     return values.items.read(effect)
 
 
-def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
+def torchtitan_run(values: RunValues) -> OwnRun:
     """Return the training run of a torchtitan config; a shard degree of -1 takes all GPUs that are left."""
     values.require("torchtitan", "parallelism", "training.local_batch_size", "training.batch_size")
     shard = values.count("parallelism.data_parallel_shard_degree", -1)
@@ -226,10 +226,8 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
     stages = values.count(_TITAN_DEGREES["pipeline_parallel"])
     keeps = kept == "never" or (kept == "default" and stages > 1)
     layout: dict[str, Any] = {choice: values.count(key) for choice, key in _TITAN_DEGREES.items()}
-    layout |= {
-        "zero_stage": 0 if shard == 1 else 2 if keeps else 3,
-        "recompute": values.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
-    }
+    recompute = values.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective")
+    layout |= {"zero_stage": 0 if shard == 1 else 2 if keeps else 3, "recompute": recompute}
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
     if shard > 0:
         layout["data_parallel"] = shard * replicate
@@ -257,7 +255,6 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
         framework="torchtitan",
         layout=layout,
         batch_sequences=whole if whole > 0 else None,
-        gpus=gpus,
         expert_tensor=tensor if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 else 1,
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
@@ -266,16 +263,16 @@ def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
     )
 
 
-def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
-    """Return the training run of NeMo's overrides (Megatron Bridge, or the older model and trainer) on some GPUs."""
+def nemo_run(values: RunValues) -> OwnRun:
+    """Return the training run of NeMo's overrides (Megatron Bridge, or the older model and trainer)."""
     named = replace(values, names=nemo_names, complete=False)
     named.require("NeMo", *KNOWN_BY)
-    gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or gpus
+    gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or None
     compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
     return replace(megatron_flags.run_of_flags(named, "nemo", compute), gpus=gpus, items=_read(values, NEMO_WITHOUT))
 
 
-def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
+def deepspeed_run(values: RunValues) -> OwnRun:
     """Return the training run of a DeepSpeed configuration."""
     values.require("DeepSpeed", "train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
     micro, steps = values.count("train_micro_batch_size_per_gpu"), values.count("gradient_accumulation_steps")
@@ -298,7 +295,6 @@ def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
         framework="deepspeed",
         layout=layout,
         batch_sequences=batch or None,
-        gpus=gpus,
         compute="fp16" if values.get("fp16.enabled") is True else None,
         items=_read(values, DEEPSPEED_WITHOUT, known),
     )
