@@ -462,23 +462,17 @@ def _script(run: LaunchRun, notes: list[str]) -> str:
             key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
             remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
             raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
-        routed = run.model.experts is not None
-        native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
-        refused = {  # by releases of Megatron-LM (arguments.py, transformer_config.py)
-            "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.": (
-                routed and software.dispatcher == "hybrid_ep"
-            ),
-            "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later.": (
-                routed and software.fused_experts
-            ),
-            "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.": (
-                software.cuda_graphs != "none" and run.layout.recompute != "none"
-            ),
-            f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}": (
-                software.fused_loss and loss_implementation(software) == "te"
-            ),
-        }
-        notes += [note for note, applies in refused.items() if applies]
+        # As releases of Megatron-LM have it (arguments.py, transformer_config.py).
+        if run.model.experts is not None and software.dispatcher == "hybrid_ep":
+            notes.append("HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.")
+        if run.model.experts is not None and software.fused_experts:
+            fuser = "One kernel of all experts, --use-transformer-engine-op-fuser,"
+            notes.append(f"{fuser} is of core_v0.18.0 and later.")
+        if software.cuda_graphs != "none" and run.layout.recompute != "none":
+            notes.append("Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.")
+        if software.fused_loss and loss_implementation(software) == "te":
+            native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
+            notes.append(f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}")
     arrays, groups = "", {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     for name, flags in groups.items():
         arrays += f"{name}=(\n"

@@ -49,7 +49,6 @@ def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
 
 
 def _names(tables: dict[str, CsvTable]) -> str:
-    """List the files of a grid's tables, without their folders."""
     return ", ".join(sorted(Path(table.file).name for table in tables.values()))
 
 

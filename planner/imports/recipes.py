@@ -55,30 +55,27 @@ NEMO_WITHOUT = re.compile(
     r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
     r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|(.*\.)?(_target_|virtual[_-]pipeline[_-]model[_-]parallel[_-]size)"
 )
-# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others are
-# the flag's name in the table `model`.
+# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others have
+# the flag's name, in the table `model` unless it is listed below.
 NEMO_NAMES = {
     "num-experts": "model.num_moe_experts",
     "num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
     "decoder-first-pipeline-num-layers": "model.num_layers_in_first_pipeline_stage",
     "decoder-last-pipeline-num-layers": "model.num_layers_in_last_pipeline_stage",
-    "micro-batch-size": "train.micro_batch_size model.micro_batch_size",
-    "global-batch-size": "train.global_batch_size model.global_batch_size",
     "seq-length": "model.seq_length model.encoder_seq_length",
     "recompute-granularity": "model.recompute_granularity model.activations_checkpoint_granularity",
-    "use-distributed-optimizer": "ddp.use_distributed_optimizer",
-    "use-megatron-fsdp": "ddp.use_megatron_fsdp",
-    "data-parallel-sharding-strategy": "ddp.data_parallel_sharding_strategy",
-    "use-tp-pp-dp-mapping": "dist.use_tp_pp_dp_mapping",
-    "overlap-grad-reduce": "ddp.overlap_grad_reduce comm_overlap.overlap_grad_reduce",
-    "overlap-param-gather": "ddp.overlap_param_gather comm_overlap.overlap_param_gather",
-    "tp-comm-overlap": "comm_overlap.tp_comm_overlap model.tp_comm_overlap",
-    "overlap-moe-expert-parallel-comm": """comm_overlap.overlap_moe_expert_parallel_comm
-        model.overlap_moe_expert_parallel_comm""",
-    "overlap-p2p-comm": "comm_overlap.overlap_p2p_comm model.overlap_p2p_comm",
-    "fp8-recipe": "model.fp8_recipe mixed_precision.fp8_recipe",
-    "fp8-param-gather": "ddp.fp8_param_gather mixed_precision.fp8_param_gather",
 }
+for _tables, _flags in (
+    ("train model", "micro-batch-size global-batch-size"),
+    ("ddp", "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy"),
+    ("dist", "use-tp-pp-dp-mapping"),
+    ("ddp comm_overlap", "overlap-grad-reduce overlap-param-gather"),
+    ("comm_overlap model", "tp-comm-overlap overlap-moe-expert-parallel-comm overlap-p2p-comm"),
+    ("model mixed_precision", "fp8-recipe"),
+    ("ddp mixed_precision", "fp8-param-gather"),
+):
+    for _flag in _flags.split():
+        NEMO_NAMES[_flag] = " ".join(f"{table}.{_flag.replace('-', '_')}" for table in _tables.split())
 
 
 def nemo_names(flag: str) -> tuple[str, ...]:
@@ -130,8 +127,8 @@ KEYS: dict[str, dict[str, str]] = {
 for _framework in ("megatron", "torchtitan"):  # the degree of experts' tensors follows from both where it is left out
     for _choice in ("tensor_parallel", "expert_parallel"):
         KEYS[_framework][_choice] += " " + KEYS[_framework]["expert_tensor"]
-_flags = KEYS["megatron"].items()
-KEYS["nemo"] = {choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _flags}
+_same = KEYS["megatron"].items()
+KEYS["nemo"] = {choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _same}
 SAME_KEYS = dict.fromkeys(("virtual_stages", "layers_per_stage"), "pipeline_parallel")
 SAME_KEYS |= dict.fromkeys(("recomputed_layers_per_stage", "recompute_modules"), "recompute")
 SAME_KEYS |= {"microbatches_per_step": "batch"}
