@@ -246,10 +246,9 @@ CABLE_TYPES = {
 }  # fmt: skip
 
 Row = tuple[str | int | float, ...]
-Files = dict[str, Callable[[], Iterator[str]]]
 
 
-def netbox_files(built: BuiltFabric) -> Files:
+def netbox_files(built: BuiltFabric) -> dict[str, Callable[[], Iterator[str]]]:
     """Return the writer of each of a fabric's NetBox files by name, in the order in which NetBox must import them."""
     design, gbps = built.design, built.switch.port_gbps
     each, hosts = built.floor.hosts_per_rack, built.names["rack"]

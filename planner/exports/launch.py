@@ -14,14 +14,13 @@ from planner.errors import InputError
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
-from planner.instance.workload import CORE_ATTENTION, Dispatcher, Model, Precision, RecomputeModule, Software
+from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
 from planner.physics.training.collectives import smaller_chunks_first
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 
-BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 # Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
@@ -36,11 +35,6 @@ STACKS = {
 RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 # Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
 Flags = dict[str, object]
-_DISPATCHERS: dict[Dispatcher, Flags] = {
-    "all_to_all": {"moe-token-dispatcher-type": "alltoall"},
-    "deep_ep": {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True},
-    "hybrid_ep": {"moe-token-dispatcher-type": "flex", "moe-flex-dispatcher-backend": "hybridep"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class LaunchRun:
     @property
     def node_gpus(self) -> int:
         """GPUs that one host of the planned run starts: as many as all hosts can start alike."""
-        return math.gcd(BOARD_GPUS.get(self.rack_gpus, min(self.rack_gpus, HOST_GPUS)), self.gpus)
+        return math.gcd(4 if self.rack_gpus == 72 else min(self.rack_gpus, HOST_GPUS), self.gpus)  # boards of 4
 
     @property
     def nodes(self) -> int:
@@ -207,9 +201,8 @@ def _model(run: LaunchRun) -> Flags:
             "v-head-dim": latent.head_value,
         }
     else:
-        grouped = model.kv != model.heads
-        flags |= {"kv-channels": model.head, "group-query-attention": grouped}
-        flags["num-query-groups"] = model.kv if grouped else None
+        groups = None if model.kv == model.heads else model.kv
+        flags |= {"kv-channels": model.head, "group-query-attention": groups is not None, "num-query-groups": groups}
     if experts is not None:
         dense, routed = experts.dense_layers, model.layers - experts.dense_layers
         flags |= {
@@ -261,7 +254,10 @@ def _switches(run: LaunchRun, software: Software) -> Flags:
     flags: Flags = {OVERLAP_FLAGS[what]: able and what in overlaps for what, able in possible.items()}
     flags["no-overlap-p2p-communication"] = "sends" not in overlaps and layout.virtual_stages > 1
     if routed:
-        flags |= _DISPATCHERS[software.dispatcher] | {"use-transformer-engine-op-fuser": software.fused_experts}
+        flags["moe-token-dispatcher-type"] = "alltoall" if software.dispatcher == "all_to_all" else "flex"
+        flags["moe-enable-deepep"] = software.dispatcher == "deep_ep"
+        flags["moe-flex-dispatcher-backend"] = "hybridep" if software.dispatcher == "hybrid_ep" else None
+        flags["use-transformer-engine-op-fuser"] = software.fused_experts
     if software.cuda_graphs == "whole":
         flags |= {"enable-cuda-graph": True, "cuda-graph-scope": "full_iteration"}
         flags["no-check-for-nan-in-loss-and-grad"] = True  # else it refuses to start

@@ -15,6 +15,7 @@ SHOWN = 20  # Further complaints are counted, not printed: a file with one fault
 # What no hostlist and no topology.conf takes as part of one name: it would come back as two, or not at all.
 _UNFIT = re.compile(r"""[\s\x00-\x1f\x7f,\[\]="'#\\]""")
 ROOT = "root"
+TopologyRows = Sequence["TopologyRow"]
 KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockSizes")
 # Those that scontrol alone prints are among the spellings.
 _SPELLING = {key.lower(): key for key in (*KEYWORDS, "Level", "AggregatedBlock", "BlockIndex", "BlockSize")}
@@ -102,9 +103,6 @@ class TopologyRow(NamedTuple):
     name: str
     nodes: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
-
-
-TopologyRows = Sequence[TopologyRow]
 
 
 def tree(source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequence[int] = ()) -> Topology:

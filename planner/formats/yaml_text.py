@@ -18,7 +18,6 @@ _SAFE = re.compile(
     r"(?!(?i:true|false|yes|no|on|off|y|n|null)$)[A-Za-z_/][A-Za-z0-9_./-]*(\[[0-9,-]+\][A-Za-z0-9_.-]*)*"
 )
 _DEEPEST = 50
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml where it was built: ten times as fast
 YAML = (".yaml", ".yml")
 # Plain scalars that are no text: those of JSON, and the writings of them that people use (YAML 1.2, core schema).
 _WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} | {
@@ -40,13 +39,11 @@ class Node(NamedTuple):
     plain: bool = True
 
 
-Holder = list[Node] | dict[str, Node]
-
-
 def parse(text: str, source: str) -> Node:
     """Read one YAML document; scalars stay text, and an empty one is null."""
     try:
-        return _built(yaml.parse(text, Loader=_LOADER), source)
+        loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml where it was built: ten times as fast
+        return _built(yaml.parse(text, Loader=loader), source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = "; ".join(part for part in (error.context, error.problem) if part)
@@ -60,7 +57,7 @@ def parse(text: str, source: str) -> Node:
 def _built(events: Iterator[yaml.Event], source: str) -> Node:
     """Build the values of a YAML document from its events, without recursion."""
     root: list[Node] = []
-    open_nodes: list[tuple[Holder, list[str]]] = [(root, [])]  # each with the key that waits for its value
+    open_nodes: list[tuple[list[Node] | dict[str, Node], list[str]]] = [(root, [])]  # with a key that waits for a value
     for event in events:
         line = event.start_mark.line + 1
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
