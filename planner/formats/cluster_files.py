@@ -29,7 +29,6 @@ WAN = "wan"
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
 PORT = 29_500  # torchrun's own, unless MASTER_PORT is set
-_NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
 def plan_topology(plan: Plan, source: str) -> Topology:
@@ -149,8 +148,8 @@ def read_states(path: str | Path) -> NodeStates:
     worst = dict[str, int]()
     for name, state in _listed(text, data, str(path)):
         worst[name] = max(state, worst.get(name, FREE))
-    kinds = {"free": FREE, "busy": BUSY, "down": DOWN}
-    found = NodeStates(**{key: frozenset(node for node in worst if worst[node] == kind) for key, kind in kinds.items()})
+    free, busy, down = (frozenset(node for node in worst if worst[node] == kind) for kind in (FREE, BUSY, DOWN))
+    found = NodeStates(free=free, busy=busy, down=down)
     if data is None:
         return found
     if not worst:
@@ -234,7 +233,6 @@ _NEITHER = """EXPEDITING LAUNCH_FAILED RECONFIG_FAIL REQUEUED REQUEUE_FED REQUEU
 _GROUPS = ((True, _HOLDING), (False, f"PENDING {_ENDED}"), (None, _NEITHER))
 HOLDS: Mapping[str, bool | None] = {state: holds for holds, states in _GROUPS for state in states.split()}
 REMEDY = "give what `squeue --json` or `scontrol show job` prints"
-_KEY_AND_VALUE = re.compile(r"(\w+)=(\S*)")
 _STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # several are parted by blanks
 
 
@@ -297,7 +295,7 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
     found = False
     for i, part in enumerate(re.split(r"(?m)^(?=JobId=)", text)):
-        pairs = dict(_KEY_AND_VALUE.findall(part))
+        pairs = dict(re.findall(r"(\w+)=(\S*)", part))
         if "JobId" in pairs:
             found = True
             states = _STATES.search(part)
@@ -406,7 +404,7 @@ def rankfile(placed: Placement) -> str:
 def torchrun(placed: Placement) -> str:
     """Return a placed job's torchrun script for one node (SLURMD_NODENAME or host), by rank. InputError: odd names."""
     for node in placed.nodes:
-        if not _NODE.fullmatch(node):
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", node, re.ASCII):
             raise InputError(f"the torchrun format: node {node!r} is no host's name; take the format json")
     table = "".join(f"{node} {rank}\n" for rank, node in enumerate(placed.nodes))
     name, nodes = re.sub(r"[^ -~]", "?", placed.job), len(placed.nodes)

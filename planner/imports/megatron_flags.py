@@ -93,12 +93,8 @@ _EFFECTS = [
     for effect, names in EFFECTS.items()
 ]
 # Values that are what the planner takes anyway.
-AS_TAKEN = {
-    "optimizer": ("adam",),
-    "transformer-impl": ("transformer_engine",),
-    "distributed-backend": ("nccl",),
-    "attention-backend": ("auto", "flash", "fused"),
-}
+AS_TAKEN = {"optimizer": "adam", "transformer-impl": "transformer_engine", "distributed-backend": "nccl"}
+AS_TAKEN["attention-backend"] = "auto flash fused"
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
 ZERO = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 DEGREE_FLAGS = {  # of the degrees of a layout's parallelism
@@ -138,7 +134,7 @@ def megatron_effect(flag: str, value: Any) -> str | None:
     if name == "recompute-modules":
         other = sorted(set(_module_names(value)) - set(RECOMPUTE_MODULES))
         return f"no figures for {', '.join(other)}" if other else NO_EFFECT
-    if value in AS_TAKEN.get(name, ()):
+    if value in AS_TAKEN.get(name, "").split():
         return NO_EFFECT
     return next((effect for names, effect in _EFFECTS if names.fullmatch(name)), None)
 

@@ -28,7 +28,6 @@ from planner.plan.plan_sections import DEGREES, STAGE_DEGREES
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
 STARTED = re.compile(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b")
-BRIDGE_TABLES = ("model.", "train.", "ddp.")
 TITAN_TABLES = re.compile(
     r"(job|profiling|metrics|model|optimizer|lr_scheduler|training|parallelism|checkpoint|activation_checkpoint|compile|"
     r"quantize|float8|comm|validation|debug|experimental|memory_estimation|fault_tolerance)\.\w"
@@ -171,7 +170,7 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     flags = script.flags
     dotted = {key: typed(value) for key, value in flags.items() if TITAN_TABLES.match(key)}
     overrides = {key: typed(value) for key, value in script.overrides.items()}
-    if any(key.startswith(BRIDGE_TABLES) for key in overrides):
+    if any(key.startswith(("model.", "train.", "ddp.")) for key in overrides):
         run = nemo_run(RunValues(TrackedItems(overrides), where, script))
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
         run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"))
