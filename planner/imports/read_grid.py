@@ -58,15 +58,10 @@ def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vecto
     return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
 
 
-def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
+def chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
     """Return squared straight distances to a place in earth radii, in the order of great circles, without arcsines."""
     squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
     return squared
-
-
-def nearest(points: Vectors, centre: Vectors) -> int:
-    """Return the index of the place nearest to `centre`; the first of equals."""
-    return int(_chord2(points, centre).argmin())
 
 
 def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
@@ -180,7 +175,8 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
             tap, shift, note = row.number("TAP"), row.number("SHIFT"), None
             if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
                 note = f"transformer, ratio {tap:g}" if tap else "transformer"
-            branches.append(_branch(start, end, rating, reactance(row.number("BR_X"), tap, base_mva), note))
+            x_pu = reactance(row.number("BR_X"), tap, base_mva)
+            branches.append(DraftBranch(f"bus-{start}", f"bus-{end}", rating or None, x_pu, note))
             shifted += shift != 0
     places: dict[str, Place] = {}
     if options.positions is not None:  # rows of other buses are of no use here, and do no harm
@@ -245,10 +241,6 @@ def _node(number: str, area: str, place: Place, units: list[float], load_mw: flo
     )
 
 
-def _branch(start: str, end: str, rating: float, x_pu: float | None, note: str | None) -> DraftBranch:
-    return DraftBranch(f"bus-{start}", f"bus-{end}", rating or None, x_pu, note)
-
-
 def _case_draft(nodes: list[PowerNode], branches: list[DraftBranch], **stated: Any) -> Draft:
     demand: defaultdict[str, float] = defaultdict(float)
     for node in nodes:
@@ -285,7 +277,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             start, end = _ends(row, "From Bus", "To Bus", buses)
             ratio, rating = row.number("Tr Ratio", low=0), row.number("Cont Rating", low=0)
             x_pu, note = reactance(row.number("X"), ratio, BASE_MVA), f"transformer, ratio {ratio:g}" if ratio else None
-            branches.append(_branch(start, end, rating, x_pu, note))
+            branches.append(DraftBranch(f"bus-{start}", f"bus-{end}", rating or None, x_pu, note))
     source = f"RTS-GMLC tables {_names(tables)}; their notice must go with every copy"
     unknown = counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE))
     notes = ("reactances taken as on 100 MVA", *unknown)
@@ -404,7 +396,7 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
         points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
         left = np.argsort([-plant.mw for plant in own], kind="stable")
         while left.size:
-            within = _chord2(points[left], points[left[0]]) <= limit
+            within = chord2(points[left], points[left[0]]) <= limit
             within[0] = True
             yield [own[index] for index in left[within]]
             left = left[~within]
@@ -441,7 +433,7 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             points[state] = unit_vectors(lat, lon)
         by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
         for plant in (plant for plant in plants if plant.state in by_state):
-            at = nearest(points[plant.state], unit_vectors([plant.latitude], [plant.longitude]))
+            at = chord2(points[plant.state], unit_vectors([plant.latitude], [plant.longitude])).argmin()
             by_zone[by_state[plant.state][at]].append(plant)
         installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
         notes.append("each plant counts in the nearest zone of its state")
