@@ -78,7 +78,7 @@ def parse_json(text: str, where: str, *, one_line: bool = False, or_text: bool =
     """
     too_deep = InputError(f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it")
     try:
-        hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), _number)
+        hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), number)
         data = json.loads(text, object_pairs_hook=_no_duplicates, **hooks)
     except json.JSONDecodeError as error:
         if not or_text:
@@ -117,7 +117,8 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """Return a finite number of JSON, or ValueError."""
     if text.removeprefix("-").isdigit():
         if len(text) > MAX_DIGITS:
             raise ValueError(f"{text[:20]}… has {len(text):,} digits, more than {MAX_DIGITS}; give a shorter number")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from planner.errors import InputError
-from planner.files import json_or_text, parse_json, read_text
+from planner.files import number, parse_json, read_text
 
 _SAFE = re.compile(
     r"(?!(?i:true|false|yes|no|on|off|y|n|null)$)[A-Za-z_/][A-Za-z0-9_./-]*(\[[0-9,-]+\][A-Za-z0-9_.-]*)*"
@@ -23,7 +23,7 @@ YAML = (".yaml", ".yml")
 _WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} | {
     word: value for value, words in ((True, "true True TRUE"), (False, "false False FALSE")) for word in words.split()
 }
-_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
 _QUOTES = re.compile(r"[\s\"']")
@@ -127,12 +127,10 @@ def _data(node: Node, where: str) -> Any:
         return _WORDS[text]
     if not _NUMBER.fullmatch(text):
         return text
-    # As JSON has numbers: no sign +, no underscores, no leading zeros, digits around the point.
-    sign, digits = ("-", text[1:]) if text[0] == "-" else ("", text.lstrip("+"))
-    mantissa, mark, exponent = digits.replace("_", "").replace("E", "e").partition("e")
-    whole, point, rest = mantissa.partition(".")
-    fraction = f".{rest or '0'}" if point else ""
-    return json_or_text(f"{sign}{whole.lstrip('0') or '0'}{fraction}{mark}{exponent}", f"{where}: line {node.line}")
+    try:
+        return number(text.replace("_", "").removeprefix("+"))
+    except ValueError as error:
+        raise InputError(f"{where}: line {node.line}: {error}") from None
 
 
 def read_data(path: Path) -> Any:
