@@ -68,8 +68,7 @@ def heights(topology: Topology) -> dict[str, int]:
     """Return the tier of each switch of a topology: 0 for a leaf, else one more than its highest child."""
     tiers: dict[str, int] = {}
     for chain in chains(topology).values():
-        for height, switch in enumerate(chain):
-            tiers[switch] = max(height, tiers.get(switch, 0))
+        tiers |= {switch: max(height, tiers.get(switch, 0)) for height, switch in enumerate(chain)}
     return tiers
 
 
@@ -105,7 +104,9 @@ class TopologyRow(NamedTuple):
     children: tuple[str, ...] = ()
 
 
-def tree(source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequence[int] = ()) -> Topology:
+def tree(
+    source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequence[int] = (), sizes_where: str = ""
+) -> Topology:
     """Return the topology of a tree's rows and blocks. InputError names every fault in names, contents and shape."""
     _raise_all(source, _names(rows, "switch"))
     contents, known, above = list[str](), {row.name for row in rows}, dict[str, TopologyRow]()
@@ -124,7 +125,7 @@ def tree(source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequ
                 twice = f"twice a child of {row.name!r}" if other is row else two
                 contents.append(f"{row.where}: switch {child!r} is {twice}; keep one")
             above.setdefault(child, row)
-    _raise_all(source, [*contents, *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
+    _raise_all(source, [*contents, *_homes(rows, "leaf"), *_block_problems(blocks, sizes, sizes_where)])
     parents = {child: row.name for row in rows for child in row.children}
     _raise_all(source, _shape(rows, parents))
     leaf_nodes = {node for row in rows for node in row.nodes}
@@ -136,16 +137,14 @@ def tree(source: str, rows: TopologyRows, blocks: TopologyRows = (), sizes: Sequ
     return Topology(kind="tree", switches=switches, blocks=own_blocks, block_sizes=tuple(sizes))
 
 
-def block_topology(
-    source: str, blocks: TopologyRows, sizes: Sequence[int], sizes_where: str = "BlockSizes"
-) -> Topology:
+def block_topology(source: str, blocks: TopologyRows, sizes: Sequence[int], sizes_where: str) -> Topology:
     """Return the topology of a file's rows of blocks alone."""
     _raise_all(source, _block_problems(blocks, sizes, sizes_where))
     own_blocks = tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks)
     return Topology(kind="block", blocks=own_blocks, block_sizes=tuple(sizes))
 
 
-def _block_problems(blocks: TopologyRows, sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Iterator[str]:
+def _block_problems(blocks: TopologyRows, sizes: Sequence[int], sizes_where: str) -> Iterator[str]:
     yield from _names(blocks, "block")
     yield from _homes(blocks, "block")
     for block in blocks:
@@ -383,8 +382,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         nodes, children = (_hosts(row, key, hostlists) for key in ("nodes", "children"))
         rows.append(TopologyRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children))
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
-    blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
-    return tree(source, rows, blocks, sizes)
+    return tree(source, rows, *(_blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ()))
 
 
 def _hosts(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:

@@ -292,6 +292,8 @@ BAD_YAML = {
     "- topology: t\n  block:\n    block_sizes: [4, 9]\n    blocks:\n    - block: a\n      nodes: n1": (
         "line 3: block_sizes: 9 is not"
     ),
+    "- topology: t\n  tree: {switches: [{switch: s, nodes: n1}]}\n"
+    "- topology: b\n  block: {block_sizes: [4, 9], blocks: [{block: a, nodes: n1}]}": "line 4: block_sizes: 9 is not",
     "- topology: t\n  block:\n    blocks: 7": "line 3: blocks must be a list",
     "-\n" * 3: "line 1: a topology must be a mapping",
     "- " * 99 + "x": "line 1: .*nested deeper",
