@@ -145,9 +145,11 @@ def read_states(path: str | Path) -> NodeStates:
     if data is not None and "items" in data:
         free, down = kubernetes.node_states(data, str(path))
         return NodeStates(free=free, down=down)
-    worst = dict[str, int]()
-    for name, state in _listed(text, data, str(path)):
-        worst[name] = max(state, worst.get(name, FREE))
+    worst, hostlists = dict[str, int](), Hostlists(str(path))
+    for where, hosts, words in _listed(text, data, str(path)):
+        state = max(_meaning(str(word), str(path), where) for word in words)
+        for name in hostlists.names(where, hosts) if isinstance(hosts, str) else hosts:
+            worst[name] = max(state, worst.get(name, FREE))
     free, busy, down = (frozenset(node for node in worst if worst[node] == kind) for kind in (FREE, BUSY, DOWN))
     found = NodeStates(free=free, busy=busy, down=down)
     if data is None:
@@ -188,9 +190,8 @@ def _meaning(text: str, source: str, where: str) -> int:
     return max(MEANING[word] for word in words)
 
 
-def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[tuple[str, int]]:
-    """Yield states of nodes in sinfo's lines, scontrol's nodes, or sinfo's groups (before 23.02 its nodes)."""
-    hostlists = Hostlists(source)
+def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[tuple[str, str | list[str], list[Any]]]:
+    """Yield places, nodes, states of sinfo's lines, scontrol's nodes, or sinfo's groups (before 23.02 its nodes)."""
     for number, line in enumerate(text.split("\n"), 1) if data is None else ():
         where, words = f"line {number}", line.split()
         if not words:
@@ -198,8 +199,7 @@ def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[
         if len(words) != 2:
             text = f"{line.strip()[:60]!r} must be a hostlist and a state"
             raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
-        state = _meaning(words[1], source, where)
-        yield from ((name, state) for name in hostlists.names(where, words[0]))
+        yield where, words[0], words[1:]
     if data is None:
         return
     key = next((key for key in ("sinfo", "nodes") if isinstance(data.get(key), list)), None)
@@ -220,8 +220,7 @@ def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[
         if not words:
             problem = f"{few(names)} has no state (is [])"
             raise InputError(f"{source}: {where}.state: {problem}; print the states again, or leave the node out")
-        state = max(_meaning(str(word), source, f"{where}.state") for word in words)
-        yield from ((name, state) for name in names)
+        yield f"{where}.state", names, words
 
 
 # Base states and flags of a job (https://slurm.schedmd.com/job_state_codes.html), which may have several. A job with

@@ -172,16 +172,15 @@ def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority,
         for key, value in (("headroom_mw", headroom), ("energy_usd_per_mwh", price), ("interconnection", area)):
             if value is None:
                 without[key].append(authority)
-        authorities.append(
-            BalancingAuthority(
-                id=authority,
-                interconnection=area or "unnamed",
-                headroom_mw=round(headroom or 0.0, 3),
-                energy_usd_per_mwh=price or 0.0,
-                source=row.get("source"),
-                note=f"headroom_mw: {reading}",
-            )
+        filled = BalancingAuthority(
+            id=authority,
+            interconnection=area or "unnamed",
+            headroom_mw=round(headroom or 0.0, 3),
+            energy_usd_per_mwh=price or 0.0,
+            source=row.get("source"),
+            note=f"headroom_mw: {reading}",
         )
+        authorities.append(filled)
     missing = []
     for key, ids in without.items():
         written = "'unnamed'" if key == "interconnection" else "0"
