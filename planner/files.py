@@ -78,7 +78,7 @@ def parse_json(text: str, where: str, *, one_line: bool = False, or_text: bool =
     """
     too_deep = InputError(f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it")
     try:
-        hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), number)
+        hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), json_number)
         data = json.loads(text, object_pairs_hook=_no_duplicates, **hooks)
     except json.JSONDecodeError as error:
         if not or_text:
@@ -117,7 +117,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def number(text: str) -> float:
+def json_number(text: str) -> float:
     """Return a finite number of JSON, or ValueError."""
     if text.removeprefix("-").isdigit():
         if len(text) > MAX_DIGITS:

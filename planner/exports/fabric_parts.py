@@ -183,7 +183,7 @@ def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     """Write a fabric's bill of materials as CSV, rounded so that it sums to its price. InternalError: it does not."""
     lines = list(_lines(built))
     total, stated = sum(usd for *_, usd in lines), built.fabric.cost_usd
-    if abs(total - stated) > max(0.005, ROUNDING * stated):
+    if abs(total - stated) > max(0.005, ROUNDING * stated):  # half a cent
         raise InternalError(f"bill of {built.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
     rows, before, cents = list[Row](), 0.0, 0
     for part, where, count, metres, usd in lines:
@@ -256,7 +256,7 @@ def netbox_files(built: BuiltFabric) -> dict[str, Callable[[], Iterator[str]]]:
     rack = f"{word} of {design.gpus_per_rack}"
     boxes = {model.name: {f"port{port}": gbps for port in range(model.ports)} for model in built.models.values()}
     roles = [*switch_counts(design), role]
-    colours = [(own, own, COLOURS.get(own, "9e9e9e")) for own in roles]
+    colours = [(own, own, COLOURS.get(own, "9e9e9e")) for own in roles]  # grey
     count = -(-len(hosts) // each)
     standing = hosts if each == 1 else [f"rack{i:0{width(count)}d}" for i in range(count)]
     racks = [(built.site, name, STATUS, 19, 42) for name in standing]

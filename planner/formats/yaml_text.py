@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from planner.errors import InputError
-from planner.files import number, parse_json, read_text
+from planner.files import json_number, parse_json, read_text
 
 _SAFE = re.compile(
     r"(?!(?i:true|false|yes|no|on|off|y|n|null)$)[A-Za-z_/][A-Za-z0-9_./-]*(\[[0-9,-]+\][A-Za-z0-9_.-]*)*"
@@ -128,7 +128,7 @@ def _data(node: Node, where: str) -> Any:
     if not _NUMBER.fullmatch(text):
         return text
     try:
-        return number(text.replace("_", "").removeprefix("+"))
+        return json_number(text.replace("_", "").removeprefix("+"))
     except ValueError as error:
         raise InputError(f"{where}: line {node.line}: {error}") from None
 
