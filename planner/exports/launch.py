@@ -62,9 +62,8 @@ class LaunchRun:
     @property
     def node_gpus(self) -> int:
         """GPUs that one host of the planned run starts: as many as all hosts can start alike."""
-        return math.gcd(
-            4 if self.rack_gpus == 72 else min(self.rack_gpus, HOST_GPUS), self.gpus
-        )  # such racks have hosts of 4
+        host = 4 if self.rack_gpus == 72 else min(self.rack_gpus, HOST_GPUS)  # of a rack of 72 four on a board
+        return math.gcd(host, self.gpus)
 
     @property
     def nodes(self) -> int:
