@@ -137,9 +137,9 @@ class _Reader:
             self.refuse("intermediate_size", "is missing; add it")
         if self.family.latent:
             names = {"kv_rank": "kv_lora_rank", "head_nope": "qk_nope_head_dim", "head_rope": "qk_rope_head_dim"}
-            names |= {"head_value": "v_head_dim", "q_rank": "q_lora_rank"}
-            if self.config.get("q_lora_rank") is None:
-                del names["q_rank"]
+            names["head_value"] = "v_head_dim"
+            if self.config.get("q_lora_rank") is not None:
+                names["q_rank"] = "q_lora_rank"
             entry["latent_attention"] = {ours: self.count(theirs) for ours, theirs in names.items()}
         else:
             item, kv = self.config.get, heads
