@@ -17,13 +17,11 @@ _UNFIT = re.compile(r"""[\s\x00-\x1f\x7f,\[\]="'#\\]""")
 ROOT = "root"
 TopologyRows = Sequence["TopologyRow"]
 KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockSizes")
-# Those that scontrol alone prints are among the spellings.
+# With those that scontrol alone prints.
 _SPELLING = {key.lower(): key for key in (*KEYWORDS, "Level", "AggregatedBlock", "BlockIndex", "BlockSize")}
 _PAIR = re.compile(r"""\s*(?P<key>[^\s=]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?=\s|$)""")
 TREE, BLOCKS = "fabric", "blocks"
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
-
-Pairs = dict[str, str]
 
 
 class Hostlists:
@@ -300,9 +298,8 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
     return topology
 
 
-def _line_pairs(line: str, source: str, where: str) -> Pairs:
-    pairs: Pairs = {}
-    at = 0
+def _line_pairs(line: str, source: str, where: str) -> dict[str, str]:
+    pairs, at = dict[str, str](), 0
     while line[at:].strip():
         match = _PAIR.match(line, at)
         if match is None:
@@ -318,7 +315,7 @@ def _line_pairs(line: str, source: str, where: str) -> Pairs:
     return pairs
 
 
-def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: str) -> str:
+def _own(pairs: dict[str, str], owner: str, keys: tuple[str, ...], source: str, where: str) -> str:
     for key in pairs:
         if key != owner and key not in keys:
             use = " or ".join(f"{key}=" for key in keys)
