@@ -21,9 +21,7 @@ from planner.errors import InputError
 MAX_BYTES = 1 << 29  # of a file: the nodes of a cluster of 50,000 as Kubernetes prints them, 10 kB each
 MAX_DEPTH = 100  # of JSON; the deepest plan has 12 levels
 MAX_DIGITS = 300  # of a number: any such integer is a finite float
-_CHUNK = 1 << 20  # bytes; more is asked for only where there is more
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_text(path: Path, remedy: str = "give a text file") -> str:
@@ -45,7 +43,7 @@ def read_bytes(path: Path, remedy: str) -> bytes:
     chunks, size = [], 0
     try:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
+            while chunk := file.read(1 << 20):  # more is asked for only where there is more
                 size += len(chunk)
                 if size > MAX_BYTES:
                     raise InputError(f"{path}: is larger than {MAX_BYTES >> 20} MiB; give a smaller file")
@@ -80,7 +78,7 @@ def parse_json(text: str, where: str, *, one_line: bool = False, or_text: bool =
     """
     too_deep = InputError(f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it")
     try:
-        hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), _number)
+        hooks: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_int", "parse_float"), json_number)
         data = json.loads(text, object_pairs_hook=_no_duplicates, **hooks)
     except json.JSONDecodeError as error:
         if not or_text:
@@ -99,7 +97,7 @@ def parse_json(text: str, where: str, *, one_line: bool = False, or_text: bool =
             raise too_deep
         inner = (value for part in level for value in (part.values() if isinstance(part, dict) else part))
         level = [value for value in inner if isinstance(value, (dict, list))]
-    if data is text or _SURROGATE.search(text):
+    if data is text or re.search(r"\\u[dD][89a-fA-F]", text):
         try:  # half of a surrogate pair is what no file in UTF-8 can hold
             json.dumps(data, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -119,7 +117,8 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _number(text: str) -> float:
+def json_number(text: str) -> float:
+    """Return a finite number of JSON, or ValueError."""
     if text.removeprefix("-").isdigit():
         if len(text) > MAX_DIGITS:
             raise ValueError(f"{text[:20]}… has {len(text):,} digits, more than {MAX_DIGITS}; give a shorter number")

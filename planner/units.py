@@ -96,6 +96,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else many}"
 
 
+def few(names: Sequence[str], most: int = 5) -> str:
+    """List the first of some names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
 def words(key: str) -> str:
     """Write a key in words, without underscores."""
     return key.replace("_", " ")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.scheduling.cluster_session import Cluster
 
 
-# Names of the formats of `planner.formats.topology_files`, here too so that a command's help loads no writer.
+# Names of the formats of `planner.formats.cluster_files`, here too so that a command's help loads no writer.
 PLACED_FORMATS = ("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano")
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
@@ -89,7 +89,7 @@ def place(
     """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
         import planner.scheduling.cluster_session
-        from planner.formats.topology_files import WRITERS, read_topology
+        from planner.formats.cluster_files import WRITERS, read_topology
 
     console.require_choice("--format", form, PLACED_FORMATS)
     require_writable(output)
@@ -144,8 +144,7 @@ def place(
 def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
     """Return a cluster's nodes in use, by name and state, read once; print which items of the files are ignored."""
     from planner.cluster import read_hosts
-    from planner.formats.slurm import read_states, states_on
-    from planner.formats.topology_files import topology_items
+    from planner.formats.cluster_files import read_states, states_on, topology_items
 
     reported = [(free.topology, topology_items(free.topology))]
     found = read_hosts(free.busy, "--busy") if free.busy else []
@@ -181,7 +180,7 @@ def topology(
 ) -> None:
     """Check a cluster's topology, say how large it is, and write it for another scheduler: Slurm, Kueue or Volcano."""
     with uninterrupted():
-        from planner.formats.topology_files import TOPOLOGY_WRITERS, read_topology
+        from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_topology
         from planner.models.placement.placement_problem import leaves_of
 
     if form is not None:
@@ -221,7 +220,7 @@ class ClusterInUse:
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster of a command from its topology file, and the jobs that run on it."""
         from planner.cluster import read_hosts
-        from planner.formats.topology_files import read_topology
+        from planner.formats.cluster_files import read_topology
         from planner.scheduling.cluster_changes import opened, running_jobs
 
         busy = read_hosts(self.busy, "--busy")

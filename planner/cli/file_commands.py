@@ -164,10 +164,9 @@ def launch(
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_writable(output)
     from planner.exports.launch import STACKS, WRITERS, run_of
-    from planner.formats.topology_files import read_placement
+    from planner.formats.cluster_files import read_placement
     from planner.imports.megatron_flags import REMEDY
-    from planner.imports.recipe_edits import written_like
-    from planner.imports.training_run import run_of_text
+    from planner.imports.recipes import run_of_text, written_like
     from planner.planning.near_layouts import own_step, runnable_layout
 
     framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them
@@ -223,8 +222,9 @@ def import_(
     options: GridOptions,
 ) -> None:
     """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
-    from planner.imports.read_grid import geojson as as_geojson
-    from planner.imports.read_grid import import_grid, instance_with, part, shortage, text
+    from planner.imports.grid_drafts import geojson as as_geojson
+    from planner.imports.grid_drafts import instance_with, part, shortage, text
+    from planner.imports.read_grid import import_grid
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
 

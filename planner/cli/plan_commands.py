@@ -214,7 +214,7 @@ def evaluate(
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
-    from planner.imports.training_run import doubts, layout_of_run, read_run
+    from planner.imports.recipes import doubts, layout_of_run, read_run
     from planner.instance.instance import long_names
     from planner.planning import evaluate as evaluating
     from planner.planning.load import load_instance

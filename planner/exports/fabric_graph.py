@@ -4,7 +4,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from planner.checks.cables import free_by_exchange
 from planner.cluster import fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric, up_to_cm
 from planner.files import csv_text
-from planner.formats import slurm
-from planner.formats.topology_files import site_rows
-from planner.formats.topology_rows import tree
+from planner.formats import topologies
+from planner.formats.cluster_files import site_rows
+from planner.formats.topologies import tree
 from planner.physics.network.clos_fabric import Design, Ints
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
@@ -117,34 +116,17 @@ def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
     rows = list(site_rows(built.site, built.fabric, design.racks, "super-spine" if design.zones else "core"))
     topology = tree(built.site, rows if design.domains > 1 else rows[:1])  # one leaf has no switch above it
     head = f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
-    yield slurm.write_yaml(topology) if as_yaml else head + slurm.write_conf(topology)
+    yield topologies.write_yaml(topology) if as_yaml else head + topologies.write_conf(topology)
 
 
-@dataclass(frozen=True, slots=True)
-class FailureDomain:
-    """A failure domain of a fabric: switches of a tier that serve the same racks, any one of which may fail.
+def failure_domains(plan: Plan, built: BuiltFabric) -> list[dict[str, Any]]:
+    """Return the effects of losing one switch of each tier of a fabric, leaves first: a row a set of racks below it.
 
-    `alike`: the sets of racks that this row describes, of which `switch`, `racks` and `ranks` are the first. Ranks are
-    stage-place: the place of a rack in the rank order of its stage. Slowdowns are over line rate, with one switch down;
-    None where nothing gets through or nothing is placed.
+    `switches` serve the same racks, any one of which may fail; `alike`: the sets of racks that a row describes, of
+    which `switch`, `racks` and `ranks` are the first. Ranks are stage-place: the place of a rack in the rank order of
+    its stage. Slowdowns are over line rate, with one switch down; None: nothing gets through, or nothing is placed.
     """
-
-    tier: str
-    switch: str
-    switches: int
-    alike: int
-    racks: str
-    ranks: str
-    gpus_cut_off: int
-    uplinks_lost: float
-    pipeline_send_slowdown: float | None
-    allreduce_slowdown: float | None
-    effect: str
-
-
-def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
-    """Return the effects of losing one switch of each tier of a fabric, leaves first: a row a set of racks below it."""
-    rows: list[FailureDomain] = []
+    rows: list[dict[str, Any]] = []
     physics, design = PlanPhysics(plan=plan), built.design
     stages = enumerate(physics.stages.get(built.site, []))
     ranks = {rack: (stage, rank) for stage, own in stages for rank, rack in enumerate(own)}
@@ -162,7 +144,7 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
         most = design.networks / design.wan_gateways if tier == WAN_GATEWAY else max(lost.leaf, lost.pod, lost.zone)
         span = min(design.racks, design.domain_racks if tier == "leaf" else design.racks_around(tier))
         firsts = range(0, design.racks, span)
-        own = []
+        own = list[dict[str, Any]]()
         for index, first in enumerate(firsts):
             racks = range(first, min(first + span, design.racks))
             placed = sorted(ranks[rack] for rack in racks if rack in ranks)
@@ -176,24 +158,24 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
                 effects = [f"{under} lose {what}"]
                 for name, slowdown in zip(("pipeline sends", "all-reduces"), slowdowns, strict=True) if placed else ():
                     effects.append(f"{name} {'stop' if slowdown is None else f'take {ratio(slowdown, 3)} times'}")
-            row = FailureDomain(
-                tier=tier,
-                switch=built.names[tier][index * (count // design.networks // len(firsts))],
-                switches=count // len(firsts),
-                alike=1,
-                racks=fold(racks, width(design.racks)),
-                ranks=fold_names(f"stage{stage}-{rank}" for stage, rank in placed),
-                gpus_cut_off=len(racks) * cut,
-                uplinks_lost=most,
-                pipeline_send_slowdown=slowdowns[0],
-                allreduce_slowdown=slowdowns[1],
-                effect="; ".join(effects + ["no rank is placed to be slowed"] * (plan.layout is None)),
-            )
+            row = {
+                "tier": tier,
+                "switch": built.names[tier][index * (count // design.networks // len(firsts))],
+                "switches": count // len(firsts),
+                "alike": 1,
+                "racks": fold(racks, width(design.racks)),
+                "ranks": fold_names(f"stage{stage}-{rank}" for stage, rank in placed),
+                "gpus_cut_off": len(racks) * cut,
+                "uplinks_lost": most,
+                "pipeline_send_slowdown": slowdowns[0],
+                "allreduce_slowdown": slowdowns[1],
+                "effect": "; ".join(effects + ["no rank is placed to be slowed"] * (plan.layout is None)),
+            }
             own.append(row)
         if len(own) > MAX_ROWS:
-            alike = Counter(row.effect for row in own)
-            firsts_alike = {row.effect: row for row in reversed(own)}.items()
-            own = [replace(row, alike=alike[what], switches=row.switches * alike[what]) for what, row in firsts_alike]
+            alike = Counter(row["effect"] for row in own)
+            firsts_alike = {row["effect"]: row for row in reversed(own)}.items()
+            own = [row | {"alike": alike[e], "switches": row["switches"] * alike[e]} for e, row in firsts_alike]
         rows += own
     return rows
 
@@ -219,7 +201,6 @@ def _lost(design: Design, tier: str) -> FreeUplinks:
 
 def failure_domains_text(plan: Plan, built: BuiltFabric, *, as_json: bool) -> Iterator[str]:
     """Write the failure domains of a fabric as a list in JSON, or as CSV."""
-    rows = [asdict(row) for row in failure_domains(plan, built)]
+    rows = failure_domains(plan, built)
     cells = ([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
-    header = [field.name for field in fields(FailureDomain)]
-    yield json.dumps(rows, indent=1) + "\n" if as_json else csv_text([header, *cells])
+    yield json.dumps(rows, indent=1) + "\n" if as_json else csv_text([rows[0], *cells])

@@ -36,9 +36,7 @@ from planner.plan.plan_sections import SiteFabric
 from planner.units import counted
 
 NONE_REACHES = "none reaches"
-CABLE_HEADER = "from,from_port,to,to_port,length_m,medium,lane,label\n"
 BILL_HEADER = ("part", "where", "count", "metres", "usd")
-CENT = 0.01
 ROUNDING = 1e-9  # relative: of sums in another order
 # Columns of both ends in the order device, port: of our list, of NetBox's import and of its export.
 OWN = ("from", "from_port", "to", "to_port")
@@ -47,7 +45,6 @@ NETBOX = (
     ("device a", "termination a", "device b", "termination b"),
 )
 PORT = re.compile(r"\d+(/\d+)?", re.ASCII)
-BillLine = tuple[str, str, int | str, str, float]
 Ends = dict[str, str]  # device:port at the one end of a cable to that at the other, both ways round
 
 
@@ -156,7 +153,7 @@ class LabelledCable(NamedTuple):
 
 def cable_list(built: BuiltFabric) -> Iterator[str]:
     """Write a fabric's cable list as CSV, a block of cables at a time, with the parts that price the fabric."""
-    yield CABLE_HEADER
+    yield "from,from_port,to,to_port,length_m,medium,lane,label\n"
     names = *(medium.name for medium in built.media), NONE_REACHES, built.network.optics.name
     cells = {name: csv_text([[name]]).rstrip("\n") for name in names}
     for _, block in labelled(built):
@@ -192,7 +189,7 @@ def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     """Write a fabric's bill of materials as CSV, rounded so that it sums to its price. InternalError: it does not."""
     lines = list(_lines(built))
     total, stated = sum(usd for *_, usd in lines), built.fabric.cost_usd
-    if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
+    if abs(total - stated) > max(0.005, ROUNDING * stated):  # half a cent
         raise InternalError(f"bill of {built.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
     rows, before, cents = list[Row](), 0.0, 0
     for part, where, count, metres, usd in lines:
@@ -204,7 +201,7 @@ def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     yield csv_text([BILL_HEADER, *rows, ("total", built.site, "", "", f"{cents / 100:.2f}")])
 
 
-def _lines(built: BuiltFabric) -> Iterator[BillLine]:
+def _lines(built: BuiltFabric) -> Iterator[tuple[str, str, int | str, str, float]]:
     """Yield a fabric's rows of BILL_HEADER, dollars unrounded; "" for no count, and metres if no length has a price."""
     network, design, switch, boxes = built.network, built.design, built.switch, Counter[str]()
     usd = {model.name: model.price_usd for model in built.models.values()}
@@ -239,10 +236,7 @@ def _lines(built: BuiltFabric) -> Iterator[BillLine]:
 
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
-GPU_RACK, GPU_HOST = "gpu-rack", "gpu-host"  # roles of the GPUs of a rack, and of a host that shares its rack
-GREY, STATUS, INTERFACE = "9e9e9e", "planned", "dcim.interface"
-RACK_WIDTH, RACK_UNITS = 19, 42
-BLOCK = 1 << 12  # rows written at a time
+STATUS, INTERFACE = "planned", "dcim.interface"
 # Colours, of NetBox's palette, of a tier and of the cables that go up from it.
 COLOURS = {
     "gpu": "2196f3", "leaf": "4caf50", "spine": "ff9800", "core": "9c27b0", "super-spine": "795548",
@@ -258,53 +252,52 @@ CABLE_TYPES = {
 }  # fmt: skip
 
 Row = tuple[str | int | float, ...]
-Files = dict[str, Callable[[], Iterator[str]]]
 
 
-def netbox_files(built: BuiltFabric) -> Files:
+def netbox_files(built: BuiltFabric) -> dict[str, Callable[[], Iterator[str]]]:
     """Return the writer of each of a fabric's NetBox files by name, in the order in which NetBox must import them."""
     design, gbps = built.design, built.switch.port_gbps
     each, hosts = built.floor.hosts_per_rack, built.names["rack"]
-    role, word = (GPU_RACK, "GPU rack") if each == 1 else (GPU_HOST, "GPU host")
+    role, word = ("gpu-rack", "GPU rack") if each == 1 else ("gpu-host", "GPU host")  # a host shares its rack
     rack = f"{word} of {design.gpus_per_rack}"
     boxes = {model.name: {f"port{port}": gbps for port in range(model.ports)} for model in built.models.values()}
     roles = [*switch_counts(design), role]
+    colours = [(own, own, COLOURS.get(own, "9e9e9e")) for own in roles]  # grey
     count = -(-len(hosts) // each)
     standing = hosts if each == 1 else [f"rack{i:0{width(count)}d}" for i in range(count)]
-    racks = [(built.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in standing]
+    racks = [(built.site, name, STATUS, 19, 42) for name in standing]
     devices = [(name, role, rack, standing[i // each]) for i, name in enumerate(hosts)]
     devices += [(name, tier, built.models[tier].name, "") for tier in roles[:-1] for name in built.names[tier]]
-
-    def table(columns: str, rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterator[str]]:
-        def lines() -> Iterator[str]:
-            yield f"{columns}\n"
-            rest = iter(rows())
-            while block := list(islice(rest, BLOCK)):
-                yield csv_text(block)
-
-        return lines
-
     return {
-        "manufacturers.csv": table("name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
+        "manufacturers.csv": partial(_table, "name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
         **{f"device-types/{_slug(name)}.yaml": partial(_device_type, name, 1, ports) for name, ports in boxes.items()},
         f"device-types/{_slug(rack)}.yaml": lambda: _device_type(rack, 0, {}),
-        "device-roles.csv": table("name,slug,color", lambda: [(own, own, COLOURS.get(own, GREY)) for own in roles]),
-        "sites.csv": table("name,slug,status", lambda: [(built.site, _slug(built.site), STATUS)]),
-        "racks.csv": table("site,name,status,width,u_height", lambda: racks),
-        "devices.csv": table(
+        "device-roles.csv": partial(_table, "name,slug,color", lambda: colours),
+        "sites.csv": partial(_table, "name,slug,status", lambda: [(built.site, _slug(built.site), STATUS)]),
+        "racks.csv": partial(_table, "site,name,status,width,u_height", lambda: racks),
+        "devices.csv": partial(
+            _table,
             "name,role,manufacturer,device_type,site,location,rack,position,face,status",
             lambda: (
                 (f"{built.site}-{name}", own, MANUFACTURER, model, built.site, "", place, "", "", STATUS)
                 for name, own, model, place in devices
             ),
         ),
-        "interfaces.csv": table("device,name,type,enabled", lambda: _interfaces(built)),
-        "cables.csv": table(
+        "interfaces.csv": partial(_table, "device,name,type,enabled", lambda: _interfaces(built)),
+        "cables.csv": partial(
+            _table,
             "side_a_device,side_a_type,side_a_name,side_b_device,side_b_type,side_b_name,"
             "type,status,label,color,length,length_unit",
             lambda: _cables(built),
         ),
     }
+
+
+def _table(columns: str, rows: Callable[[], Iterable[Row]]) -> Iterator[str]:
+    yield f"{columns}\n"
+    rest = iter(rows())
+    while block := list(islice(rest, 1 << 12)):
+        yield csv_text(block)
 
 
 def interface_of(name: str, port: str) -> tuple[str, str]:

@@ -14,14 +14,13 @@ from planner.errors import InputError
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.hardware import Rack
-from planner.instance.workload import CORE_ATTENTION, Dispatcher, Model, Precision, RecomputeModule, Software
+from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes
 from planner.physics.training.transformer import smaller_chunks_first
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 
-BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 # Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
@@ -36,11 +35,6 @@ STACKS = {
 RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 # Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
 Flags = dict[str, object]
-_DISPATCHERS: dict[Dispatcher, Flags] = {
-    "all_to_all": {"moe-token-dispatcher-type": "alltoall"},
-    "deep_ep": {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True},
-    "hybrid_ep": {"moe-token-dispatcher-type": "flex", "moe-flex-dispatcher-backend": "hybridep"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,8 @@ class LaunchRun:
     @property
     def node_gpus(self) -> int:
         """GPUs that one host of the planned run starts: as many as all hosts can start alike."""
-        return math.gcd(BOARD_GPUS.get(self.rack_gpus, min(self.rack_gpus, HOST_GPUS)), self.gpus)
+        host = 4 if self.rack_gpus == 72 else min(self.rack_gpus, HOST_GPUS)  # of a rack of 72 four on a board
+        return math.gcd(host, self.gpus)
 
     @property
     def nodes(self) -> int:
@@ -207,9 +202,8 @@ def _model(run: LaunchRun) -> Flags:
             "v-head-dim": latent.head_value,
         }
     else:
-        grouped = model.kv != model.heads
-        flags |= {"kv-channels": model.head, "group-query-attention": grouped}
-        flags["num-query-groups"] = model.kv if grouped else None
+        groups = None if model.kv == model.heads else model.kv
+        flags |= {"kv-channels": model.head, "group-query-attention": groups is not None, "num-query-groups": groups}
     if experts is not None:
         dense, routed = experts.dense_layers, model.layers - experts.dense_layers
         flags |= {
@@ -261,7 +255,10 @@ def _switches(run: LaunchRun, software: Software) -> Flags:
     flags: Flags = {OVERLAP_FLAGS[what]: able and what in overlaps for what, able in possible.items()}
     flags["no-overlap-p2p-communication"] = "sends" not in overlaps and layout.virtual_stages > 1
     if routed:
-        flags |= _DISPATCHERS[software.dispatcher] | {"use-transformer-engine-op-fuser": software.fused_experts}
+        flags["moe-token-dispatcher-type"] = "alltoall" if software.dispatcher == "all_to_all" else "flex"
+        flags["moe-enable-deepep"] = software.dispatcher == "deep_ep"
+        flags["moe-flex-dispatcher-backend"] = "hybridep" if software.dispatcher == "hybrid_ep" else None
+        flags["use-transformer-engine-op-fuser"] = software.fused_experts
     if software.cuda_graphs == "whole":
         flags |= {"enable-cuda-graph": True, "cuda-graph-scope": "full_iteration"}
         flags["no-check-for-nan-in-loss-and-grad"] = True  # else it refuses to start
@@ -322,11 +319,9 @@ def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "data_parallel_replicate_degree": 1 if layout.zero_stage else replicas,
         "data_parallel_shard_degree": replicas if layout.zero_stage else 1,
         "fsdp_reshard_after_forward": "never" if layout.zero_stage == 2 else "always",
-        "tensor_parallel_degree": layout.tensor_parallel,
-        "context_parallel_degree": layout.context_parallel,
-        "pipeline_parallel_degree": layout.pipeline_parallel,
-        "expert_parallel_degree": layout.expert_parallel,
     }
+    for choice in ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"):
+        parallelism[f"{choice}_degree"] = getattr(layout, choice)
     if run.model.experts is not None and layout.tensor_parallel > 1:
         parallelism["expert_tensor_parallel_degree"] = 1  # an expert is whole on its GPU
     if pipelined:
@@ -464,23 +459,17 @@ def _script(run: LaunchRun, notes: list[str]) -> str:
             key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
             remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
             raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
-        routed = run.model.experts is not None
-        native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
-        refused = {  # by releases of Megatron-LM (arguments.py, transformer_config.py)
-            "HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.": (
-                routed and software.dispatcher == "hybrid_ep"
-            ),
-            "One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later.": (
-                routed and software.fused_experts
-            ),
-            "Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.": (
-                software.cuda_graphs != "none" and run.layout.recompute != "none"
-            ),
-            f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}": (
-                software.fused_loss and loss_implementation(software) == "te"
-            ),
-        }
-        notes += [note for note, applies in refused.items() if applies]
+        # As releases of Megatron-LM have it (arguments.py, transformer_config.py).
+        if run.model.experts is not None and software.dispatcher == "hybrid_ep":
+            notes.append("HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.")
+        if run.model.experts is not None and software.fused_experts:
+            fuser = "One kernel of all experts, --use-transformer-engine-op-fuser,"
+            notes.append(f"{fuser} is of core_v0.18.0 and later.")
+        if software.cuda_graphs != "none" and run.layout.recompute != "none":
+            notes.append("Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.")
+        if software.fused_loss and loss_implementation(software) == "te":
+            native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
+            notes.append(f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}")
     arrays, groups = "", {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     for name, flags in groups.items():
         arrays += f"{name}=(\n"

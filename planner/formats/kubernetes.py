@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cluster import Placement, Topology
 from planner.errors import InputError, shown
-from planner.formats.topology_rows import chains, children_of, from_layers, gpus_of_node, heights, leaf_of
+from planner.formats.topologies import chains, children_of, from_layers, gpus_of_node, heights, leaf_of
 from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
@@ -32,7 +32,6 @@ _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdomain of RFC 1123
 _NAME_RULE = "small letters, digits, - and . alone"
 API = "kueue.x-k8s.io/v1beta2"
-TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"
 
 
 def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
@@ -128,6 +127,11 @@ def _documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(item) for item in objects)
 
 
+def _made(api: str, kind: str, name: str, spec: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Any:
+    metadata = {"name": name} | ({"labels": labels} if labels else {})
+    return {"apiVersion": api, "kind": kind, "metadata": metadata} | ({"spec": spec} if spec else {})
+
+
 def _label(value: str, what: str) -> str:
     if not _LABEL.fullmatch(value):
         rule = "63 letters, digits, - _ . at most, a letter or digit at both ends"
@@ -174,27 +178,22 @@ def kueue_job(placed: Placement) -> str:
     labelled = []
     for i, node in enumerate(placed.nodes):
         ranks = {GROUP: f"{place.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
-        labelled.append(_node_object(node, {JOB: job_label} | ranks))
+        labelled.append(_made("v1", "Node", _node_name(node), {}, {JOB: job_label} | ranks))
+    levels = [{"nodeLabel": key} for key in ([GROUP, RANK] if in_order else [RANK])]
     flavor = {"nodeLabels": {JOB: job_label}, "topologyName": f"{name}-ranks"}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": QUEUE}},
-        "spec": {
-            "suspend": True,
-            "completionMode": "Indexed",
-            "completions": len(placed.nodes),
-            "parallelism": len(placed.nodes),
-            "template": {"metadata": {"annotations": annotations}, "spec": pod(per_node)},
-        },
-    }
+    count, template = len(placed.nodes), {"metadata": {"annotations": annotations}, "spec": pod(per_node)}
+    of_job = {"suspend": True, "completionMode": "Indexed", "completions": count, "parallelism": count}
+    objects = [
+        *labelled,
+        _made(API, "Topology", f"{name}-ranks", {"levels": levels}),
+        _made(API, "ResourceFlavor", f"{name}-nodes", flavor),
+        _made("batch/v1", "Job", name, of_job | {"template": template}, {"kueue.x-k8s.io/queue-name": QUEUE}),
+    ]
     ranks_of_pod = f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}"
     comment = f"""\
 Job {placed.job}: one pod a node, {per_node} GPUs each; {ranks_of_pod}.
 Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."""
-    ranks_by_node = _topology_object(f"{name}-ranks", [GROUP, RANK] if in_order else [RANK])
-    flavor_object = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor}
-    return _documents(comment, [*labelled, ranks_by_node, flavor_object, job])
+    return _documents(comment, objects)
 
 
 def kueue_topology(topology: Topology) -> str:
@@ -212,18 +211,9 @@ def kueue_topology(topology: Topology) -> str:
         for leaf in (switch for switch in topology.switches if switch.nodes):
             tiers = {TIER.format(i): _label(switch, "switch") for i, switch in enumerate(above[leaf.name])}
             labels |= {node: tiers | blocks.get(node, {}) for node in leaf.nodes}
-    labelled = (_node_object(node, own) for node, own in labels.items())
-    objects = [_topology_object("fabric", [*levels, HOSTNAME]), *labelled]
-    return _documents("Apply with kubectl apply --server-side -f.", objects)
-
-
-def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _node_name(name), "labels": labels}}
-
-
-def _topology_object(name: str, levels: list[str]) -> dict[str, Any]:
-    spec = {"levels": [{"nodeLabel": key} for key in levels]}
-    return {"apiVersion": API, "kind": "Topology", "metadata": {"name": name}, "spec": spec}
+    fabric = _made(API, "Topology", "fabric", {"levels": [{"nodeLabel": key} for key in [*levels, HOSTNAME]]})
+    labelled = (_made("v1", "Node", _node_name(node), {}, own) for node, own in labels.items())
+    return _documents("Apply with kubectl apply --server-side -f.", [fabric, *labelled])
 
 
 def volcano_hypernodes(topology: Topology) -> str:
@@ -238,8 +228,8 @@ def volcano_hypernodes(topology: Topology) -> str:
         below = [("Node", _node_name(node)) for node in switch.nodes]
         below = below or [("HyperNode", names[child]) for child in children[switch.name]]
         members = [{"type": kind, "selector": {"exactMatch": {"name": name}}} for kind, name in below]
-        made = {"apiVersion": TOPOLOGY_API, "kind": "HyperNode", "metadata": {"name": names[switch.name]}}
-        objects.append(made | {"spec": {"tier": tiers[switch.name] + 1, "members": members}})
+        own = {"tier": tiers[switch.name] + 1, "members": members}
+        objects.append(_made("topology.volcano.sh/v1alpha1", "HyperNode", names[switch.name], own))
     return _documents("Apply with kubectl apply -f.", objects)
 
 
@@ -269,7 +259,7 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
     }
     made = f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each"
     comment = f"{made}; apply the HyperNodes first, put the training image in."
-    return _documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
+    return _documents(comment, [_made("batch.volcano.sh/v1alpha1", "Job", name, spec)])
 
 
 def _require_tree(topology: Topology) -> None:

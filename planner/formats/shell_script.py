@@ -29,11 +29,9 @@ _SBATCH = re.compile(
     r"^[ \t]*#SBATCH[ \t]+(?:--([a-z-]+)[= ][ \t]*|-([A-Za-z])[= \t]*)(\"[^\"\n]*\"|'[^'\n]*'|\S+)", re.M
 )
 _HEREDOC = re.compile(r"(?<!<)<<(?!<)-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1.*?^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
-_FLAG = re.compile(r"--[A-Za-z][\w.-]*")
 OVERRIDE = re.compile(r"\+{0,2}([a-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 # Flags by which a command in quotes is known to start a training run.
 _STARTS = re.compile(r"--(nnodes|nproc|parallelism\.|training\.|tensor|pipeline|micro.batch|global.batch)")
-_SHORT = {"N": "nodes", "n": "ntasks", "w": "nodelist", "m": "distribution"}
 # The variables that Slurm sets from an option.
 _SLURM = {
     "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -55,14 +53,11 @@ RECIPE_OPTIONS = {
 }
 RECIPE_OPTIONS |= {path.rpartition(".")[2]: path for path in RECIPE_OPTIONS.values()}
 RECIPE_OPTIONS |= {"ng": "num-gpus", "gn": "gpus-per-node"}
-_BEFORE_COMMANDS = ("then", "do", "else", "&&", "||", "|", "{")
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod},
     **dict.fromkeys((ast.Div, ast.FloorDiv), operator.floordiv),
 }
-_MOST = 10**12  # of what arithmetic may come to
 _LONGEST = 1_000_000  # characters of a script, and of a value once its variables are written out
-_DEEPEST = 5  # variables in the defaults of variables
 NOWHERE = -1
 _CONTINUED = re.compile(r"\\\r?\n")
 _PARTS = re.compile(rf"'[^']*'|\"[^\"]*\"|(?:{_COMPUTED.pattern}|[^\s\\])(?:{_COMPUTED.pattern}|\S)*|\\\S+")
@@ -296,7 +291,8 @@ def read_script(text: str, where: str) -> Script:
         quoted = match[3][0] in "\"'"
         begin, end = match.start(3) + quoted, match.end(3) - quoted
         value = LocatedText(text[begin:end], tuple(range(begin, end)))
-        name = match[1] or _SHORT.get(match[2], match[2])
+        short = {"N": "nodes", "n": "ntasks", "w": "nodelist", "m": "distribution"}
+        name = match[1] or short.get(match[2], match[2])
         if name in ("gres", "gpus-per-node", "gpus-per-task"):  # gpu:h100:8
             name = "gpus-per-node" if name == "gres" and "gpu" in value else name
             value = value.part(value.rfind(":") + 1)
@@ -337,7 +333,7 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
         return []
     parts = [value.part(match.start(), match.end()) for match in _PARTS.finditer(value)]
     starts = any(OVERRIDE.fullmatch(part) or _STARTS.match(part) for part in parts)
-    if not parts or not (_FLAG.match(parts[0]) or starts):
+    if not parts or not (re.match("--[A-Za-z]", parts[0]) or starts):
         return []
     quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
     return [Word(part, part.offsets[0], NOWHERE, quote, word.branch) for part in map(_unquoted, parts) if part]
@@ -403,7 +399,7 @@ def _words(text: str, where: str) -> Iterator[Word]:
                 depth += (raw in ("if", "case")) - (raw.rstrip(";") in ("fi", "esac") and depth > 0)
                 printed, tested = raw in ("echo", "printf"), raw in ("[", "[[", "((", "test")
             guarded = guarded or (tested and raw in ("&&", "||"))  # what follows depends on the test
-            command = raw.endswith(";") or raw in _BEFORE_COMMANDS
+            command = raw.endswith(";") or raw in ("then", "do", "else", "&&", "||", "|", "{")
             yield Word(content, start, i, branch=depth > 0 or guarded, printed=printed)
             printed, guarded = printed and not command, guarded and not raw.endswith(";")
 
@@ -459,7 +455,7 @@ def _expanded(text: LocatedText, script: Script) -> LocatedText:
         return LocatedText(result, (NOWHERE,) * len(result))
 
     text = _replaced(text, _ARITHMETIC, computed)
-    for _ in range(_DEEPEST):
+    for _ in range(5):  # variables in the defaults of variables
         before, text = text, _replaced(text, _VARIABLE, value)
         if len(text) > _LONGEST:
             raise InputError(f"{script.where}: a variable has more than {_LONGEST:,} characters; shorten it")
@@ -484,7 +480,7 @@ def _value(node: ast.expr) -> int:
         return node.value
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         result = _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
-        if abs(result) <= _MOST:
+        if abs(result) <= 10**12:
             return result
     raise ValueError(ast.dump(node)[:80])
 

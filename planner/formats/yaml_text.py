@@ -12,19 +12,18 @@ from typing import Any, NamedTuple
 import yaml
 
 from planner.errors import InputError
-from planner.files import json_or_text, parse_json, read_text
+from planner.files import json_number, parse_json, read_text
 
 _SAFE = re.compile(
     r"(?!(?i:true|false|yes|no|on|off|y|n|null)$)[A-Za-z_/][A-Za-z0-9_./-]*(\[[0-9,-]+\][A-Za-z0-9_.-]*)*"
 )
 _DEEPEST = 50
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml where it was built: ten times as fast
 YAML = (".yaml", ".yml")
 # Plain scalars that are no text: those of JSON, and the writings of them that people use (YAML 1.2, core schema).
 _WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} | {
     word: value for value, words in ((True, "true True TRUE"), (False, "false False FALSE")) for word in words.split()
 }
-_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
 _QUOTES = re.compile(r"[\s\"']")
@@ -40,13 +39,11 @@ class Node(NamedTuple):
     plain: bool = True
 
 
-Holder = list[Node] | dict[str, Node]
-
-
 def parse(text: str, source: str) -> Node:
     """Read one YAML document; scalars stay text, and an empty one is null."""
     try:
-        return _built(yaml.parse(text, Loader=_LOADER), source)
+        loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml where it was built: ten times as fast
+        return _built(yaml.parse(text, Loader=loader), source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = "; ".join(part for part in (error.context, error.problem) if part)
@@ -60,7 +57,7 @@ def parse(text: str, source: str) -> Node:
 def _built(events: Iterator[yaml.Event], source: str) -> Node:
     """Build the values of a YAML document from its events, without recursion."""
     root: list[Node] = []
-    open_nodes: list[tuple[Holder, list[str]]] = [(root, [])]  # each with the key that waits for its value
+    open_nodes: list[tuple[list[Node] | dict[str, Node], list[str]]] = [(root, [])]  # with a key that waits for a value
     for event in events:
         line = event.start_mark.line + 1
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
@@ -130,12 +127,10 @@ def _data(node: Node, where: str) -> Any:
         return _WORDS[text]
     if not _NUMBER.fullmatch(text):
         return text
-    # As JSON has numbers: no sign +, no underscores, no leading zeros, digits around the point.
-    sign, digits = ("-", text[1:]) if text[0] == "-" else ("", text.lstrip("+"))
-    mantissa, mark, exponent = digits.replace("_", "").replace("E", "e").partition("e")
-    whole, point, rest = mantissa.partition(".")
-    fraction = f".{rest or '0'}" if point else ""
-    return json_or_text(f"{sign}{whole.lstrip('0') or '0'}{fraction}{mark}{exponent}", f"{where}: line {node.line}")
+    try:
+        return json_number(text.replace("_", "").removeprefix("+"))
+    except ValueError as error:
+        raise InputError(f"{where}: line {node.line}: {error}") from None
 
 
 def read_data(path: Path) -> Any:

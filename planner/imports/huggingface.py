@@ -4,7 +4,7 @@ Keys and defaults are those of transformers 5 (src/transformers/models/*/configu
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -14,29 +14,7 @@ from planner.files import read_json
 from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems, validated
 from planner.instance.workload import Model
 
-# Names of one figure in the configurations of different families, the usual one first.
-LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-HIDDEN = ("hidden_size", "n_embd", "d_model")
-HEADS = ("num_attention_heads", "n_head", "n_heads")
-KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
-HEAD_SIZE = ("head_dim", "kv_channels")
-FFN = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner")
-VOCABULARY = ("vocab_size", "padded_vocab_size")
-EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
-PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "moe_topk", "moe_k")
-EXPERT_FFN = ("moe_intermediate_size", "intermediate_size")
-SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
-DENSE_FIRST = ("first_k_dense_replace", "moe_layer_start_index")
-LATENT = {
-    "q_rank": "q_lora_rank",
-    "kv_rank": "kv_lora_rank",
-    "head_nope": "qk_nope_head_dim",
-    "head_rope": "qk_rope_head_dim",
-    "head_value": "v_head_dim",
-}
-# Keys that say what the figures here do not follow, and those without effect on time, memory and the count of weights.
-NOT_MODELLED = ("num_nextn_predict_layers", "num_mtp_modules", "parallel_attn", "use_parallel_residual")
-SETTINGS = ("quantization_config", "rope_scaling", "rope_parameters", "auto_map", "generation_config")
+# Keys without effect on time, memory and the count of weights.
 WITHOUT = re.compile(
     r"architectures|auto_map|transformers_version|(torch_)?dtype|.*token(_id|_index)?s?|tokenizer.*|max_position_embeddings|"
     r"n_positions|n_ctx|(max_)?seq(uence)?_len(gth)?|max_sequence_length|hidden_act.*|activation.*|initializer.*|init_.*|"
@@ -48,10 +26,7 @@ WITHOUT = re.compile(
     r"swiglu_limit|(use_)?sliding_window.*|num_key_value_heads|n_head_kv|intermediate_size|n_inner|is_.*|chunk_size.*|"
     r"model_parallel.*|floor_scale|first_k_dense_replace|moe_(layer_freq|intermediate_size)|head_dim|tie_encoder.*"
 )
-FULL, SLIDING = "full_attention", "sliding_attention"
-ALIKE = {"chunked_attention": "llama4_text", "linear_attention": "qwen3_next"}  # kinds read as windowed, of whom
-LINEAR_HEADS = ("num_value_heads", "key_head_dim", "value_head_dim")
-LINEAR_CHUNK = 64  # tokens that a kernel of linear attention takes at once
+LINEAR_HEADS = ("linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
 
 
@@ -69,21 +44,19 @@ class ConfigFamily(NamedTuple):
     dense_layers: int = 0
 
 
-PLAIN, TIED, MOE = ConfigFamily(), ConfigFamily(tied=True), ConfigFamily(experts=True)
-UNGATED, UNGATED_TIED = ConfigFamily(gated=False), ConfigFamily(gated=False, tied=True)
-LATENT_MOE = ConfigFamily(experts=True, latent=True)
 FAMILIES: dict[str, ConfigFamily] = {
-    **dict.fromkeys(("llama", "qwen2", "phi3", "chatglm", "olmo", "olmo2", "granite", "stablelm", "seed_oss"), PLAIN),
-    **dict.fromkeys(("cohere", "smollm3", "ernie4_5"), TIED),
-    **dict.fromkeys(("mixtral", "qwen2_moe", "olmoe", "granitemoe", "phimoe", "dots1"), MOE),
-    **dict.fromkeys(("phi", "gpt_neox", "gptj", "nemotron"), UNGATED),
-    **dict.fromkeys(("gpt2", "falcon", "bloom", "opt", "gpt_bigcode", "mpt"), UNGATED_TIED),
-    **dict.fromkeys(("deepseek_v2", "kimi_k2"), LATENT_MOE),
+    **dict.fromkeys(("llama", "qwen2", "phi3", "chatglm", "olmo", "olmo2", "granite", "stablelm"), ConfigFamily()),
+    "seed_oss": ConfigFamily(),
+    **dict.fromkeys(("cohere", "smollm3", "ernie4_5"), ConfigFamily(tied=True)),
+    **dict.fromkeys(("mixtral", "qwen2_moe", "olmoe", "granitemoe", "phimoe", "dots1"), ConfigFamily(experts=True)),
+    "qwen3_moe": ConfigFamily(experts=True),
+    **dict.fromkeys(("phi", "gpt_neox", "gptj", "nemotron"), ConfigFamily(gated=False)),
+    **dict.fromkeys(("gpt2", "falcon", "bloom", "opt", "gpt_bigcode", "mpt"), ConfigFamily(gated=False, tied=True)),
+    **dict.fromkeys(("deepseek_v2", "kimi_k2"), ConfigFamily(experts=True, latent=True)),
     "deepseek_v3": ConfigFamily(experts=True, latent=True, dense_layers=3),
     "mistral": ConfigFamily(window_every=1),
     "starcoder2": ConfigFamily(gated=False, tied=True, window_every=1),
     "qwen3": ConfigFamily(head_size=128),
-    "qwen3_moe": ConfigFamily(experts=True),
     "gemma": ConfigFamily(tied=True, head_size=256),
     "gemma2": ConfigFamily(tied=True, head_size=256, window_every=2, window=4096),
     "gemma3_text": ConfigFamily(tied=True, head_size=256, window_every=6, window=4096, vocabulary=262_208),
@@ -122,7 +95,8 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
     entry["source"] = f"config.json of {entry['name']} ({kind})"
     items, outer = config.read(_effect), {} if inner is None else data
-    other_parts = (key for key in outer if key not in (inner, *SETTINGS) and isinstance(outer[key], Mapping))
+    settings = (inner, "quantization_config", "rope_scaling", "rope_parameters", "auto_map", "generation_config")
+    other_parts = (key for key in outer if key not in settings and isinstance(outer[key], Mapping))
     items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled, *other_parts))
     entry["note"] = items.note()
     return validated(Model, entry, where), items
@@ -130,7 +104,7 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
 
 def _effect(key: str, value: Any) -> str | None:
     """Return the effect of a configuration key that is not read: NO_EFFECT (also if off), words, or None if unknown."""
-    if key in NOT_MODELLED:
+    if key in ("num_nextn_predict_layers", "num_mtp_modules", "parallel_attn", "use_parallel_residual"):
         return f"is {value}" if value else NO_EFFECT
     return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
 
@@ -144,36 +118,40 @@ class _Reader:
     approximated: list[str] = field(default_factory=list)  # keys whose layers are approximated by others, with how
 
     def entry(self) -> dict[str, Any]:
-        hidden, heads = self.count(HIDDEN), self.count(HEADS)
+        hidden, heads = self.count("hidden_size n_embd d_model"), self.count("num_attention_heads n_head n_heads")
         tied = self.config.get("tie_word_embeddings")
         entry: dict[str, Any] = {
-            "layers": self.count(LAYERS),
+            "layers": self.count("num_hidden_layers n_layer num_layers n_layers"),
             "hidden": hidden,
             "heads": heads,
             "gated_ffn": self.family.gated,
-            "vocabulary": self.count(VOCABULARY, self.family.vocabulary),
+            "vocabulary": self.count("vocab_size padded_vocab_size", self.family.vocabulary),
             "tied_embeddings": self.family.tied if tied is None else tied,
         }
         if self.kind == "qwen3_next" and not (heads and entry["layers"]):
             return entry  # which the model's own rules refuse
-        if next((self.config[name] for name in FFN if self.config.get(name) is not None), 0):
-            entry["ffn"] = self.count(FFN)
+        ffn = "intermediate_size ffn_hidden_size ffn_dim n_inner"
+        if next((self.config[name] for name in ffn.split() if self.config.get(name) is not None), 0):
+            entry["ffn"] = self.count(ffn)
         elif self.family.gated and not self.family.experts:
-            self.refuse(FFN[0], "is missing; add it")
+            self.refuse("intermediate_size", "is missing; add it")
         if self.family.latent:
-            ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
-            q_rank = self.config.get("q_lora_rank")
-            entry["latent_attention"] = ranks if q_rank is None else ranks | {"q_rank": self.count(("q_lora_rank",))}
+            names = {"kv_rank": "kv_lora_rank", "head_nope": "qk_nope_head_dim", "head_rope": "qk_rope_head_dim"}
+            names["head_value"] = "v_head_dim"
+            if self.config.get("q_lora_rank") is not None:
+                names["q_rank"] = "q_lora_rank"
+            entry["latent_attention"] = {ours: self.count(theirs) for ours, theirs in names.items()}
         else:
             item, kv = self.config.get, heads
             old_falcon = self.kind == "falcon" and not item("new_decoder_architecture")
             if old_falcon or self.kind == "gpt_bigcode":
                 kv = 1 if item("multi_query", True) else heads
             elif self.kind != "chatglm" or item("multi_query_attention"):
-                kv = self.count(("kv_n_heads",) if self.kind == "mpt" else KV_HEADS, heads)
+                usual = "num_key_value_heads num_kv_heads n_head_kv multi_query_group_num"
+                kv = self.count("kv_n_heads" if self.kind == "mpt" else usual, heads)
             if kv != heads:
                 entry["kv_heads"] = kv
-            size = self.count(HEAD_SIZE, self.family.head_size or 0)
+            size = self.count("head_dim kv_channels", self.family.head_size or 0)
             if size and size * heads != hidden:
                 entry["head_size"] = size
         self._windows(entry)
@@ -184,9 +162,9 @@ class _Reader:
         if self.kind == "qwen3_next" and "experts" not in entry:
             self.refuse("num_experts", "is missing; add it")
         if self.kind == "qwen3_next":  # each token's shared expert has its other projections, on the mean of layers
-            values_heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
-            keys, values = self.count(("linear_num_key_heads",)) * key, values_heads * value
-            self.count(("linear_conv_kernel_dim",), 4)
+            values_heads, key, value = (self.count(name) for name in LINEAR_HEADS)
+            keys, values = self.count("linear_num_key_heads") * key, values_heads * value
+            self.count("linear_conv_kernel_dim", 4)
             layers, linear = entry["layers"], entry.get("window_layers", 0)
             size = entry.get("head_size", hidden // heads)
             projected = 2 * keys + 3 * values + 2 * values_heads - 2 * size * (heads + entry.get("kv_heads", heads))
@@ -196,11 +174,12 @@ class _Reader:
             self.approximated.append(f"linear attention of {linear} of {layers} layers ({done})")
         return entry
 
-    def count(self, names: Sequence[str], default: int | None = None) -> int:
-        name = next((name for name in names if self.config.get(name) is not None), None)
+    def count(self, names: str, default: int | None = None) -> int:
+        """Return the count that families of models give under one of several names, the usual one first."""
+        name = next((name for name in names.split() if self.config.get(name) is not None), None)
         if name is None:
             if default is None:
-                self.refuse(names[0], "is missing; add it")
+                self.refuse(names.partition(" ")[0], "is missing; add it")
             return default
         value = self.config[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -209,7 +188,7 @@ class _Reader:
 
     def stated(self, key: str, default: int) -> int:
         """Return a count of one name, 0 where it is null; a default is reported as such."""
-        return self.count((key,), self.config.get(key, default) or 0)
+        return self.count(key, self.config.get(key, default) or 0)
 
     def listed(self, key: str) -> list[Any]:
         value = self.config.get(key) or []
@@ -224,11 +203,12 @@ class _Reader:
         kinds, layers = self.config.get("layer_types"), entry["layers"]
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
         if kinds is not None:
-            known = {FULL, SLIDING, *(key for key, of in ALIKE.items() if of == self.kind)}
+            full, alike = "full_attention", {"llama4_text": "chunked_attention", "qwen3_next": "linear_attention"}
+            known = {full, "sliding_attention", alike.get(self.kind)}  # kinds alike are read as windowed
             odd = sorted({str(kind) for kind in kinds} - known) if isinstance(kinds, list) else [repr(kinds)]
             if odd:
-                self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
-            windowed = sum(kind != FULL for kind in kinds)
+                self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {full} and sliding_attention")
+            windowed = sum(kind != full for kind in kinds)
         elif "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
             first = self.stated("max_window_layers", 0) if self.config["use_sliding_window"] else layers
             windowed = max(0, layers - first)
@@ -240,31 +220,33 @@ class _Reader:
             every = self.stated(name, every) if every > 1 else every
             windowed = layers if every == 1 else layers - layers // every if every else 0
         if self.kind == "llama4_text":
-            window = self.count(("attention_chunk_size",), window)
+            window = self.count("attention_chunk_size", window)
             self.approximated.append("attention_chunk_size (chunks are taken as windows)")
         if self.kind == "qwen3_next":  # as much work on scores as the states of linear attention and its chunks
-            heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
-            work = heads * (key * value + LINEAR_CHUNK * (key + value) // 2)
+            heads, key, value = (self.count(name) for name in LINEAR_HEADS)
+            work = heads * (key * value + 64 * (key + value) // 2)  # a kernel takes 64 tokens at once
             window = round(work / (entry["heads"] * entry.get("head_size", entry["hidden"] // entry["heads"])))
         if windowed and window:
-            entry |= {"window": self.count(("sliding_window",), window), "window_layers": windowed}
+            entry |= {"window": self.count("sliding_window", window), "window_layers": windowed}
 
     def _experts(self, entry: dict[str, Any]) -> None:
-        count = self.count(EXPERTS, 0)
+        count = self.count("n_routed_experts num_local_experts num_experts moe_num_experts", 0)
         if not count:
             return
         for key in ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval"):
             if (every := self.config.get(key, 1)) != 1:
                 self.refuse(key, f"is {every!r}; the planner knows dense layers only before all with experts")
-        width, own = self.count(EXPERT_FFN), ("shared_expert_intermediate_size",)
-        shared = self.count(SHARED, 0) * width if self.config.get(own[0]) is None else self.count(own)
+        width, own = self.count("moe_intermediate_size intermediate_size"), "shared_expert_intermediate_size"
+        counts = "n_shared_experts num_shared_experts moe_num_shared_experts"
+        shared = self.count(counts, 0) * width if self.config.get(own) is None else self.count(own)
         dense_list = self.listed("mlp_only_layers")
-        dense = max(self.count(DENSE_FIRST, self.family.dense_layers), len(dense_list))
+        first = self.count("first_k_dense_replace moe_layer_start_index", self.family.dense_layers)
+        dense = max(first, len(dense_list))
         if not all(layer in dense_list for layer in range(len(dense_list))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
         if self.kind == "llama4_text":  # of the mean width where layers with experts and dense ones alternate
-            layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
-            step = self.count(("interleave_moe_layer_step",), 1) if not self.listed("moe_layers") else 1
+            layers, dense_width = entry["layers"], self.count("intermediate_size_mlp")
+            step = self.count("interleave_moe_layer_step", 1) if not self.listed("moe_layers") else 1
             if not step:
                 self.refuse("interleave_moe_layer_step", "must be at least 1 (is 0); correct it")
             routed = len(self.listed("moe_layers")) or layers // step
@@ -276,10 +258,11 @@ class _Reader:
                 done = f"{routed} of {layers} layers have experts, each layer here has their mean"
                 self.approximated.append(f"interleave_moe_layer_step ({done})")
                 width, shared = width * routed // layers, both // layers
-        entry["experts"] = {"count": count, "per_token": self.count(PER_TOKEN), "ffn": width}
+        per_token = self.count("num_experts_per_tok experts_per_token moe_topk moe_k")
+        entry["experts"] = {"count": count, "per_token": per_token, "ffn": width}
         entry["experts"] |= {"shared_ffn": shared, "dense_layers": dense}
-        groups = self.count(("n_group",), 1)
+        groups = self.count("n_group", 1)
         if groups > 1:
-            entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
+            entry["experts"] |= {"groups": groups, "groups_per_token": self.count("topk_group", groups)}
         if not dense:
             entry.pop("ffn", None)  # no layer has the dense FFN

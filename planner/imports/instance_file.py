@@ -14,9 +14,7 @@ from planner.instance.workload import Model, catalogue, racks_with
 from planner.physics.training.transformer import active_parameters
 from planner.plan.plan_files import kind_of, of_kind
 
-SHIPPED_IN_WHEEL = "shipped"  # the folder of the package that the wheel has instances/ in
 TOKENS_PER_WEIGHT = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556, table 3)
-DEFAULT_BUDGET_USD = 3e9  # of a plan of sites: without a limit, all power there is would be bought
 SITE_MW = 300.0  # of each place below, an example
 RACKS = 64  # of one cluster, an example
 # Places where large campuses are connected; the figures of power are examples for the user to change.
@@ -32,7 +30,7 @@ PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
 def shipped_folder() -> Path:
     """Return the folder of the instances that ship with planner: of the package, or of the checkout it runs from."""
     package = Path(str(resources.files("planner")))
-    inside = package / SHIPPED_IN_WHEEL
+    inside = package / "shipped"  # where the wheel has instances/
     return inside if inside.is_dir() else package.parent / "instances"
 
 
@@ -115,7 +113,9 @@ def first_instance(wish: Wish, output: Path | None = None) -> str:
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
     nic_gbps = _named("accelerators", wish.accelerator, "--accelerator")["nic_bytes_per_second"] * 8 / 1e9
-    budget = wish.budget if wish.budget is not None else DEFAULT_BUDGET_USD if wish.sites else None
+    budget = wish.budget
+    if budget is None and wish.sites:
+        budget = 3e9  # without a limit, all power there is would be bought
     money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
     name = shown = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     if name.endswith(".json"):
@@ -165,7 +165,6 @@ hardware:
 
 
 def _grid(sites: int) -> str:
-    """Write the example grid of a number of candidate sites, and the fibre between them."""
     areas = nodes = ""
     for place, area, zone, north, east, price in PLACES[:sites]:
         here = f"interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}"

@@ -1,28 +1,496 @@
-"""Read a grid from files of any format, complete a draft, write the grid, and test whether it can feed its own load."""
+"""Read a grid from files of MATPOWER, RTS-GMLC, EIA-860 (plant lists) or ReEDS (zones)."""
 
-import json
 import math
-from collections import Counter, defaultdict
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.errors import InputError, hint
-from planner.imports import grid_tables, matpower
-from planner.imports.command_options import GridOptions
-from planner.imports.grid_tables import CsvTable, Draft, DraftBranch, read_table
-from planner.imports.instance_file import read_instance_file
-from planner.instance.base_types import NOT_MODELLED, ReadItems
-from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
-from planner.physics.site.grid import normal_share
+import numpy as np
+from numpy.typing import NDArray
 
-OPTIONS = {
-    "headroom_mw": "--headroom-share",
-    "energy_usd_per_mwh": "--energy-usd-per-mwh",
-    "interconnection": "--interconnection",
+from planner.errors import InputError
+from planner.files import read_text
+from planner.imports.command_options import GridOptions
+from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Imported, assemble, by_name, read_table
+from planner.instance.base_types import ReadItems
+from planner.instance.grid import PowerNode
+from planner.physics.site.wan import EARTH_RADIUS_KM
+from planner.units import few
+
+Vectors = NDArray[np.float64]
+# Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
+ID = ("eia_plant_id", "plant_id", "Plant Code")
+LATITUDE = ("lat", "latitude", "Latitude")
+CAPACITY = ("capacity_mw", "nameplate_mw", "Nameplate Capacity (MW)")
+# NERC regions of the other synchronous areas; the rest of the contiguous states and provinces is eastern.
+AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
+# MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
+COLUMNS = {
+    "bus": ("BUS_I", "BUS_TYPE", "PD", "QD", "GS", "BS", "BUS_AREA", "VM", "VA", "BASE_KV"),
+    "gen": ("GEN_BUS", "PG", "QG", "QMAX", "QMIN", "VG", "MBASE", "GEN_STATUS", "PMAX"),
+    "branch": ("F_BUS", "T_BUS", "BR_R", "BR_X", "BR_B", "RATE_A", "RATE_B", "RATE_C", "TAP", "SHIFT", "BR_STATUS"),
 }
-COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
+_OPENS = re.compile(r"^\s*(?:\w+\.)?(bus|gen|branch|dcline)\s*=\s*\[")
+_BASE = re.compile(r"^\s*(?:\w+\.)?baseMVA\s*=\s*([^;]*)")
+_TABLE = r"(?:\w+\.)?(?:bus|gen|branch)\s*"
+_CHANGES = re.compile(rf"^\s*(?:{_TABLE}\([^=]*\)\s*=(?!=)|{_TABLE}=|mpc\s*=(?!\s*struct\b))")
+_UNCOMMENTED = re.compile(r"(?:'[^']*(?:'|$)|[^%#'])*")  # of a line; a % or # between quotes is text
+BASE_MVA = 100.0  # base of reactances in an instance
+NO_REACTANCE = "branches of no reactance written without reactance_pu"
+Place = tuple[float, float]
+
+
+def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
+    """Return notes on how many rows of a grid's tables were left out or changed, for the counts above zero."""
+    return tuple(f"{what}: {count:,}" for count, what in figures if count)
+
+
+def _names(tables: dict[str, CsvTable]) -> str:
+    return ", ".join(sorted(Path(table.file).name for table in tables.values()))
+
+
+def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vectors:
+    """Return places on the globe as unit vectors, one a row; latitude and longitude in degrees."""
+    lat, lon = np.radians(latitude), np.radians(longitude)
+    return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
+
+
+def chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
+    """Return squared straight distances to a place in earth radii, in the order of great circles, without arcsines."""
+    squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
+    return squared
+
+
+def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
+    """Return a MATPOWER case's base in MVA, rows of buses, generators, branches, and its number of mpc.dcline rows."""
+    file = str(path)
+    base: float | None = None
+    tables: dict[str, list[tuple[int, list[str]]]] = {}
+    lines = iter(list(_code(file, read_text(path))))  # a comment that is not closed is told first
+    for number, text in lines:
+        opened, based = _OPENS.match(text), _BASE.match(text)
+        if opened:
+            if opened[1] in tables:
+                raise InputError(f"{file}: line {number}: table {opened[1]!r} is written twice; keep one")
+            tables[opened[1]] = _matrix_body(file, opened[1], chain([(number, text[opened.end() :])], lines))
+        elif based:
+            base = _matrix_value(file, number, "baseMVA", based[1].strip())
+        elif _CHANGES.match(text):
+            problem = f"{text.strip()!r} changes the case by a computation, which is not run here"
+            remedy = "save the case with MATPOWER's savecase and import that file"
+            raise InputError(f"{file}: line {number}: {problem}; {remedy}")
+    for name in COLUMNS:
+        if name not in tables:
+            raise InputError(f"{file}: has no table mpc.{name}; give a MATPOWER case file with bus, gen and branch")
+    if base is None or not 0 < base < math.inf:
+        problem = "is missing" if base is None else f"must be greater than 0 (is {base:g})"
+        raise InputError(f"{file}: baseMVA {problem}; write mpc.baseMVA = 100; or its value")
+    rows: dict[str, list[CsvRow]] = {name: [] for name in COLUMNS}
+    for name, columns in COLUMNS.items():
+        for line, words in tables[name]:
+            if len(words) < len(columns):
+                needed = f"{len(columns)} are needed ({', '.join(columns)})"
+                problem = f"a row of {name!r} has {len(words)} values where {needed}"
+                raise InputError(f"{file}: line {line}: {problem}; complete it")
+            cells = {}
+            for i, (column, word) in enumerate(zip(columns, words, strict=False), 1):
+                value = _matrix_value(file, line, f"{name} column {i} ({column})", word)
+                cells[column] = repr(value).removesuffix(".0")
+            row = CsvRow(file, line, cells, name)
+            for column in ("BUS_I", "GEN_BUS", "F_BUS", "T_BUS"):
+                if column in cells and (row.number(column) % 1 or row.number(column) < 1):
+                    raise row.wrong(column, "must be a positive whole number", "correct it")
+            rows[name].append(row)
+    return base, rows, len(tables.get("dcline", ()))
+
+
+def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
+    depth, continued, start = 0, "", 0
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        stripped = raw.strip()
+        if stripped in ("%{", "#{"):
+            depth += 1
+        elif stripped in ("%}", "#}") and depth:
+            depth -= 1
+        elif not depth:
+            line = _UNCOMMENTED.match(raw)[0]  # type: ignore[index]  # which matches any text
+            start = start if continued else number
+            if "..." in line and "'" not in line:
+                continued += line.split("...")[0] + " "
+                continue
+            yield start, continued + line
+            continued = ""
+    if depth:
+        raise InputError(f"{file}: a block comment %{{ is never closed; add %}} on a line of its own")
+    if continued:
+        yield start, continued
+
+
+def _matrix_body(file: str, name: str, lines: Iterator[tuple[int, str]]) -> list[tuple[int, list[str]]]:
+    """Return the rows of a MATPOWER case's table as words with line numbers, from its opening to its closing line."""
+    rows, first = list[tuple[int, list[str]]](), 0
+    for number, line in lines:
+        first = first or number
+        inside, closed, after = line.partition("]")
+        if "=" in inside or "[" in inside:
+            break
+        rows += [(number, words) for piece in inside.split(";") if (words := piece.replace(",", " ").split())]
+        if closed:
+            if after.strip(" \t;,"):
+                problem = f"{after.strip()!r} after the table {name!r} is not understood"
+                raise InputError(f"{file}: line {number}: {problem}; end the table with ];")
+            return rows
+    raise InputError(f"{file}: line {first}: table {name!r} is never closed; add ]; after its last row")
+
+
+def _matrix_value(file: str, line: int, what: str, word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        problem = f"must be a number (is {word!r})"
+        raise InputError(f"{file}: line {line}, {what}: {problem}; write the value itself, not an expression") from None
+
+
+def read_matpower(path: Path, options: GridOptions) -> Draft:
+    """Read a MATPOWER case as a draft: a node for each bus in service, an authority for each area."""
+    base_mva, tables, dc_lines = _read_case(path)
+    buses = by_name(tables["bus"], "BUS_I", "bus", "renumber one")
+    if not buses:
+        raise InputError(f"{path}: mpc.bus has no rows; give a case with buses")
+    live = {number: row for number, row in buses.items() if row.number("BUS_TYPE") != 4}  # 4: isolated
+    units: dict[str, list[float]] = {number: [] for number in buses}  # the MW of those in service
+    for row in tables["gen"]:
+        bus, mw = _known_bus(row, "GEN_BUS", buses), row.number("PMAX")
+        if row.number("GEN_STATUS") > 0 and mw >= 0:
+            units[bus].append(mw)
+    idle = len(tables["gen"]) - sum(map(len, units.values()))
+    branches, shifted = list[DraftBranch](), 0
+    for row in tables["branch"]:
+        start, end = _ends(row, "F_BUS", "T_BUS", buses)
+        rating = row.number("RATE_A", low=0, remedy="correct it, or write 0 for no limit")
+        if row.number("BR_STATUS") > 0 and start in live and end in live:
+            tap, shift, note = row.number("TAP"), row.number("SHIFT"), None
+            if tap or live[start].number("BASE_KV") != live[end].number("BASE_KV"):
+                note = f"transformer, ratio {tap:g}" if tap else "transformer"
+            x_pu = reactance(row.number("BR_X"), tap, base_mva)
+            branches.append(DraftBranch(f"bus-{start}", f"bus-{end}", rating or None, x_pu, note))
+            shifted += shift != 0
+    places: dict[str, Place] = {}
+    if options.positions is not None:  # rows of other buses are of no use here, and do no harm
+        table = read_table(options.positions)
+        bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
+        lon = table.need("lon", "lng", "longitude")
+        for row in table.rows:
+            number = f"{int(row.number(bus, low=1))}"
+            if number in places:
+                raise row.wrong(bus, "is given twice", "keep one row")
+            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
+    without = [number for number in live if number not in places]
+    if without and options.place is not None:
+        places |= dict.fromkeys(without, options.place)
+    elif without and options.positions is not None:
+        named = ", ".join(without[:6]) + (" …" if len(without) > 6 else "")
+        problem = f"no position for {len(without):,} buses of {path} ({named})"
+        raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
+    elif without:
+        columns = f"with columns bus, lat, lon and a row for each of its {len(live):,} buses"
+        remedy = f"give --positions CSV {columns}, or --at LAT,LON to have all stand in one place"
+        raise InputError(f"{path}: a MATPOWER case has no positions; {remedy} (then no distance counts)")
+    nodes = []
+    for number, row in live.items():
+        area, voltage = f"area-{row.number('BUS_AREA'):g}", f"{row.number('BASE_KV'):g} kV"
+        nodes.append(_node(number, area, places[number], units[number], row.number("PD"), voltage))
+    notes = counted(
+        (len(buses) - len(live), "isolated buses left out"),
+        (idle, "generators out of service, or dispatchable loads, left out"),
+        (len(tables["branch"]) - len(branches), "branches out of service left out"),
+        (sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE),
+        (shifted, "phase shifters written without their shift"),
+        (sum(node.load_mw < 0 for node in nodes), "buses of negative demand feed in whatever is planned"),
+        (dc_lines, "rows of mpc.dcline left out"),
+    )
+    return _case_draft(nodes, branches, source=f"MATPOWER case {path.name}", notes=notes)
+
+
+def _known_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
+    if row.text(column) not in buses:
+        raise row.wrong(column, "is no bus of the table of buses", "correct it, or add the bus")
+    return row.text(column)
+
+
+def _ends(row: CsvRow, start: str, end: str, buses: dict[str, CsvRow]) -> tuple[str, str]:
+    ends = _known_bus(row, start, buses), _known_bus(row, end, buses)
+    if ends[0] == ends[1]:
+        raise row.wrong(end, "is the bus that the branch comes from", "correct it, or remove the branch")
+    return ends
+
+
+def _node(number: str, area: str, place: Place, units: list[float], load_mw: float, note: str | None) -> PowerNode:
+    return PowerNode(
+        id=f"bus-{number}",
+        balancing_authority=area,
+        latitude=place[0],
+        longitude=place[1],
+        generation_mw=sum(units),
+        load_mw=load_mw,
+        largest_unit_mw=max(units, default=None),
+        note=note,
+    )
+
+
+def _case_draft(nodes: list[PowerNode], branches: list[DraftBranch], **stated: Any) -> Draft:
+    demand: defaultdict[str, float] = defaultdict(float)
+    for node in nodes:
+        demand[node.balancing_authority] += node.load_mw
+    stated |= {"interconnections": dict.fromkeys(demand), "peaks_mw": {key: max(0.0, mw) for key, mw in demand.items()}}
+    return Draft(nodes=tuple(nodes), branches=tuple(branches), **stated)
+
+
+def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
+    """Return a branch's reactance on 100 MVA, x·tap (MATPOWER User's Manual, eq. 3.21); None where it is zero."""
+    x = x_pu * (ratio or 1.0) * BASE_MVA / base_mva
+    return float(f"{x:.10g}") if x else None
+
+
+def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
+    """Read RTS-GMLC's three tables as a draft: a node for each bus, an authority for each area; 100 MVA is assumed."""
+    tables["bus"].need_all("Bus ID", "MW Load", "Area", "lat", "lng")
+    buses = by_name(tables["bus"].rows, "Bus ID", "bus", "renumber one")
+    units: dict[str, list[float]] = {number: [] for number in buses}
+    if "gen" in tables:
+        tables["gen"].need_all("Bus ID", "PMax MW")
+        for row in tables["gen"].rows:
+            units[_known_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
+    nodes, branches = list[PowerNode](), list[DraftBranch]()
+    for number, row in buses.items():
+        area, load_mw = f"area-{row.text('Area')}", row.number("MW Load", low=0)
+        voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
+        note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
+        place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
+        nodes.append(_node(number, area, place, units[number], load_mw, note))
+    if "branch" in tables:
+        tables["branch"].need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
+        for row in tables["branch"].rows:
+            start, end = _ends(row, "From Bus", "To Bus", buses)
+            ratio, rating = row.number("Tr Ratio", low=0), row.number("Cont Rating", low=0)
+            x_pu, note = reactance(row.number("X"), ratio, BASE_MVA), f"transformer, ratio {ratio:g}" if ratio else None
+            branches.append(DraftBranch(f"bus-{start}", f"bus-{end}", rating or None, x_pu, note))
+    source = f"RTS-GMLC tables {_names(tables)}; their notice must go with every copy"
+    unknown = counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE))
+    notes = ("reactances taken as on 100 MVA", *unknown)
+    return _case_draft(nodes, branches, source=source, notes=notes, plants_known="gen" in tables)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
+
+
+class Plant(NamedTuple):
+    """A power plant of a grid's list; an authority of "" is one that the list does not name."""
+
+    id: str
+    name: str
+    state: str
+    latitude: float
+    longitude: float
+    mw: float
+    largest_unit_mw: float | None
+    authority: str
+    region: str
+
+
+def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
+    """Return a grid's plants by id; their capacity is the list's, or the sum of their generators in another table."""
+    key, called, latitude = table.need(*ID), table.need("name", "plant_name", "Plant Name"), table.need(*LATITUDE)
+    longitude = table.need("lon", "lng", "longitude", "Longitude")
+    authority = table.need("ba", "balancing_authority", "Balancing Authority Code")
+    units, capacity = defaultdict[str, list[float]](list), None if generators else table.need(*CAPACITY)
+    if generators is not None:
+        plant_of, rating = generators.need(*ID), generators.need(*CAPACITY)
+        for row in generators.rows:
+            units[row.text(plant_of)].append(row.number(rating, low=0))
+    state, region = table.find("state", "State"), table.find("nerc", "nerc_region", "NERC Region")
+    plants = []
+    for name, row in sorted(by_name(table.rows, key, "plant").items()):
+        plant = Plant(
+            id=name,
+            name=row.text(called),
+            state=row.cells[state] if state else "",
+            latitude=row.number(latitude, low=-90, high=90),
+            longitude=row.number(longitude, low=-180, high=180),
+            mw=row.number(capacity, low=0) if capacity else sum(units[name]),
+            largest_unit_mw=max(units[name], default=None),
+            authority=row.cells[authority],
+            region=row.cells[region] if region else "",
+        )
+        plants.append(plant)
+    if not plants:
+        raise InputError(f"{table.file}: has no plants below its header; add rows")
+    return plants
+
+
+def read_peaks(table: CsvTable) -> dict[str, float]:
+    """Return the peak demand of each balancing authority of a table, in MW; one without own demand has none."""
+    key, peak = table.need("ba", "authority"), table.need("peak_mw", "peak_mw_clean_2023_24")
+    rows = by_name(table.rows, key, "authority")
+    return {name: mw for name, row in rows.items() if (mw := row.number(peak, low=0)) > 0}
+
+
+def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
+    """Read EIA-860 plants, and authorities' peaks where given, as a draft. InputError: no plant names its authority."""
+    listed = read_plants(tables["plants"], tables.get("generators"))
+    plants = [plant for plant in listed if plant.authority]
+    if not plants:
+        raise InputError(f"{tables['plants'].file}: no plant names its balancing authority; fill the column in")
+    lost = [plant.mw for plant in listed if not plant.authority]
+    # The synchronous area of an authority is that of the NERC region with most of its capacity.
+    mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for plant in plants:
+        mw[plant.authority][plant.region] += plant.mw
+    interconnections = dict[str, str | None]()
+    for authority, regions in mw.items():
+        known = sorted((-own_mw, region) for region, own_mw in regions.items() if region)
+        interconnections[authority] = AREAS.get(known[0][1], "eastern") if known else None
+    used, nodes = set[str](), list[PowerNode]()
+    for own in group_plants(plants, options.radius_km):
+        first = own[0]
+        name = _slug(first.name)
+        while name in used:
+            name += f"-{_slug(first.id)}"
+        used.add(name)
+        units = [plant.largest_unit_mw for plant in own if plant.largest_unit_mw is not None]
+        node = PowerNode(
+            id=name,
+            balancing_authority=first.authority,
+            latitude=first.latitude,
+            longitude=first.longitude,
+            generation_mw=sum(plant.mw for plant in own),
+            largest_unit_mw=max(units, default=None),
+            note=few([f"{plant.name} {plant.mw:,.0f} MW" for plant in own], 3),
+        )
+        nodes.append(node)
+    place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
+    return Draft(
+        source=f"Plant list with EIA-860 columns {_names(tables)}",
+        nodes=tuple(nodes),
+        interconnections=interconnections,
+        peaks_mw=read_peaks(tables["peaks"]) if "peaks" in tables else {},
+        notes=(
+            f"{len(plants):,} plants in {place}",
+            *counted((len(lost), f"plants without a balancing authority, {sum(lost):,.0f} MW, left out")),
+        ),
+    )
+
+
+def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
+    """Yield each grid node's plants by authority: the largest left, of equals the first id, and all in its radius."""
+    # The squared chord that spans a great circle of d: (2·sin(d/2r))².
+    limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
+    by_authority: defaultdict[str, list[Plant]] = defaultdict(list)
+    for plant in sorted(plants, key=lambda plant: plant.id):
+        by_authority[plant.authority].append(plant)
+    for _, own in sorted(by_authority.items()):
+        points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
+        left = np.argsort([-plant.mw for plant in own], kind="stable")
+        while left.size:
+            within = chord2(points[left], points[left[0]]) <= limit
+            within[0] = True
+            yield [own[index] for index in left[within]]
+            left = left[~within]
+
+
+def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
+    """Read the zones and interfaces of ReEDS as a draft; planning groups are taken as balancing authorities."""
+    table = tables["zones"]
+    table.need_all("zone", "lat", "lon", "state", "interconnect", "planning_group")
+    zones, first_of = by_name(table.rows, "zone", "zone", "rename one"), dict[str, CsvRow]()
+    for row in table.rows:
+        first = first_of.setdefault(row.text("planning_group"), row)
+        if row.text("interconnect") != first.text("interconnect"):
+            problem = f"is another than line {first.line} has for the same planning group"
+            raise row.wrong("interconnect", problem, "split the group in two")
+    if not zones:
+        raise InputError(f"{table.file}: has no zones below its header; add rows")
+    corridors = tables.get("interfaces")
+    branches = tuple(_branches(corridors, zones)) if corridors else ()
+    shut = len(corridors.rows) - len(branches) if corridors else 0
+    notes = ["rating_mw of a corridor is the lesser of its two directions"] if branches else []
+    notes += counted((shut, "corridors without capacity in one direction left out"))
+    dc = sum(branch.note is not None for branch in branches)
+    notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
+    installed, peaks = dict[str, float](), dict[str, float]()
+    if "plants" in tables:
+        plants = read_plants(tables["plants"], tables.get("generators"))
+        by_state = defaultdict[str, list[str]](list)
+        for zone, row in zones.items():
+            by_state[row.text("state")].append(zone)
+        points = dict[str, Vectors]()
+        for state, names_there in by_state.items():
+            lat, lon = ([zones[zone].number(key) for zone in names_there] for key in ("lat", "lon"))
+            points[state] = unit_vectors(lat, lon)
+        by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
+        for plant in (plant for plant in plants if plant.state in by_state):
+            at = chord2(points[plant.state], unit_vectors([plant.latitude], [plant.longitude])).argmin()
+            by_zone[by_state[plant.state][at]].append(plant)
+        installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
+        notes.append("each plant counts in the nearest zone of its state")
+        notes += counted((len(plants) - sum(map(len, by_zone.values())), "plants in states without a zone left out"))
+        if "peaks" in tables:
+            # An authority's peak is shared among planning groups as the capacity of its plants is.
+            mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))
+            for zone, own in by_zone.items():
+                for plant in own:
+                    mw[plant.authority][zones[zone].text("planning_group")] += plant.mw
+            for owner, peak_mw in sorted(read_peaks(tables["peaks"]).items()):
+                total = sum(mw[owner].values())
+                for group, part in mw[owner].items():
+                    peaks[group] = peaks.get(group, 0.0) + (peak_mw * part / total if total else 0.0)
+            shared = "is shared among zones as the capacity of its plants is"
+            notes.append(f"the peak demand of a balancing authority {shared}")
+    elif "peaks" in tables:
+        problem = "peaks of balancing authorities reach zones by way of their plants"
+        raise InputError(f"{tables['peaks'].file}: {problem}; give a plant list too")
+    return Draft(
+        source=f"Zones and interfaces {_names(tables)}",
+        nodes=tuple(
+            PowerNode(
+                id=row.text("zone"),
+                balancing_authority=row.text("planning_group"),
+                latitude=row.number("lat", low=-90, high=90),
+                longitude=row.number("lon", low=-180, high=180),
+                generation_mw=installed.get(zone, 0.0),
+                note=f"zone in {row.text('state')}",
+            )
+            for zone, row in zones.items()
+        ),
+        plants_known="plants" in tables,
+        branches=branches,
+        interconnections={row.text("planning_group"): row.text("interconnect") for row in zones.values()},
+        peaks_mw={group: mw for group, mw in peaks.items() if mw},
+        notes=tuple(notes),
+    )
+
+
+def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch]:
+    """Yield the corridors of a ReEDS grid that carry something both ways."""
+    table.need_all("from", "to", "mw_forward", "mw_reverse")
+    kind = table.find("type")
+    for row in table.rows:
+        for end in ("from", "to"):
+            if row.text(end) not in zones:
+                raise row.wrong(end, "is no zone of the zone table", "correct it, or add the zone")
+        if row.text("from") == row.text("to"):
+            raise row.wrong("to", "is the zone that the corridor comes from", "correct it, or remove the row")
+        rating = min(row.number("mw_forward", low=0), row.number("mw_reverse", low=0))
+        tie = row.cells[kind] if kind and row.cells[kind] != "AC" else ""
+        note = f"{tie} tie, controllable" if tie else None
+        if rating:
+            yield DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=note)
+
+
 FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
 # A table's role, and the columns that it is recognised by, each by any of its names; the first that fits is chosen.
 ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
@@ -31,159 +499,16 @@ ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("branch", (("From Bus",), ("To Bus",))),
     ("zones", (("zone",), ("interconnect", "planning_group"))),
     ("interfaces", (("from",), ("to",), ("mw_forward", "mw_reverse"))),
-    ("generators", (grid_tables.ID, ("Generator ID", "generator_id"))),
-    ("plants", (grid_tables.ID, grid_tables.LATITUDE)),
+    ("generators", (ID, ("Generator ID", "generator_id"))),
+    ("plants", (ID, LATITUDE)),
     ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
 )
 # The reader of each format, the table that it must have, and the further ones that it can use.
 READERS: dict[str, tuple[Callable[[dict[str, CsvTable], GridOptions], Draft], str, tuple[str, ...]]] = {
-    "rts-gmlc": (matpower.read_rts_gmlc, "bus", ("branch", "gen")),
-    "reeds": (grid_tables.read_reeds, "zones", ("interfaces", "plants", "generators", "peaks")),
-    "eia-860": (grid_tables.read_eia_860, "plants", ("generators", "peaks")),
+    "rts-gmlc": (read_rts_gmlc, "bus", ("branch", "gen")),
+    "reeds": (read_reeds, "zones", ("interfaces", "plants", "generators", "peaks")),
+    "eia-860": (read_eia_860, "plants", ("generators", "peaks")),
 }
-DEAR = 1e3  # a MW that plants lack, over a MW by which lines are too narrow: lines are blamed where they alone will do
-LEAST_MW = 1e-3
-NAMED = 3
-
-
-def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
-    """Return a grid's authorities (user's table, then options, then files), and a sentence for each figure missing."""
-    given, known = dict[str, dict[str, str]](), sorted(draft.interconnections)
-    if (path := options.authorities) is not None:
-        table = read_table(path)
-        key = table.need("authority", "id")
-        if table.find(*COLUMNS[:3]) is None:
-            raise InputError(f"{path}: gives none of {', '.join(COLUMNS[:3])}; add one of these columns")
-        for name, cells in grid_tables.by_name(table.rows, key, "authority").items():
-            if name not in known:
-                raise cells.wrong(key, "is no authority of this grid", hint(name, known))
-            given[name] = {column: cells.cells[column] for column in COLUMNS if cells.cells.get(column)}
-            for column in filter(given[name].get, COLUMNS[1:3]):
-                cells.number(column, low=0)
-    installed: defaultdict[str, float] = defaultdict(float)
-    for node in draft.nodes:
-        installed[node.balancing_authority] += node.generation_mw
-    authorities, without = [], defaultdict(list)
-    for authority in known:
-        row = given.get(authority, {})
-        share, peak_mw, installed_mw = options.headroom_share, draft.peaks_mw.get(authority), installed[authority]
-        headroom, reading = None, "missing"
-        if "headroom_mw" in row:
-            headroom, reading = float(row["headroom_mw"]), "given"
-        elif share is not None and peak_mw is not None:
-            headroom, reading = share * peak_mw, f"{share:.3g} of a peak demand of {peak_mw:,.0f} MW"
-        elif share is not None and installed_mw > 0:
-            headroom, reading = share * installed_mw, f"{share:.3g} of {installed_mw:,.0f} MW installed"
-        elif peak_mw is not None:
-            headroom = max(0.0, installed_mw - peak_mw)
-            reading = f"{installed_mw:,.0f} MW installed less a demand of {peak_mw:,.0f} MW"
-        price = float(row["energy_usd_per_mwh"]) if "energy_usd_per_mwh" in row else options.energy_usd_per_mwh
-        area = row.get("interconnection") or draft.interconnections[authority] or options.interconnection
-        for key, value in (("headroom_mw", headroom), ("energy_usd_per_mwh", price), ("interconnection", area)):
-            if value is None:
-                without[key].append(authority)
-        authorities.append(
-            BalancingAuthority(
-                id=authority,
-                interconnection=area or "unnamed",
-                headroom_mw=round(headroom or 0.0, 3),
-                energy_usd_per_mwh=price or 0.0,
-                source=row.get("source"),
-                note=f"headroom_mw: {reading}",
-            )
-        )
-    missing = []
-    for key, ids in without.items():
-        named = ", ".join(ids[:6]) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
-        written = "'unnamed'" if key == "interconnection" else "0"
-        missing.append(f"{key} of {named}: written as {written}; give {OPTIONS[key]} or --authorities")
-    return tuple(authorities), tuple(missing)
-
-
-class Imported(NamedTuple):
-    """An imported grid, and the use made of each item of its files; defaulted are the figures that they miss."""
-
-    grid: Grid
-    items: ReadItems
-
-
-def _assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
-    """Return the grid of a draft; its note names everything that is filled in and not from the files."""
-    installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
-    known, wanted = sorted(draft.interconnections), options.only or ()
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"--only {name}: no such balancing authority; {hint(name, known)}")
-    if wanted:
-        own_nodes = tuple(node for node in draft.nodes if node.balancing_authority in wanted)
-        kept = {node.id for node in own_nodes}
-        draft = replace(
-            draft,
-            nodes=own_nodes,
-            branches=tuple(branch for branch in draft.branches if {branch.a, branch.b} <= kept),
-            interconnections={name: draft.interconnections[name] for name in wanted},
-            notes=(*draft.notes, f"of all authorities only {', '.join(sorted(wanted))}"),
-        )
-    # Where options limit the candidates for sites, they are the nodes with most generation.
-    ranked = sorted(draft.nodes, key=lambda node: (-node.generation_mw, node.id))
-    candidates = {node.id for node in ranked[: options.sites]}
-    nodes = []
-    for node in draft.nodes:
-        generation_mw = round(node.generation_mw * options.spare_share, 3)
-        load_mw = round(node.load_mw, 3) if options.spare_share == 1 else 0.0
-        nodes.append(node.replaced(generation_mw=generation_mw, load_mw=load_mw, site=node.id in candidates))
-    lines = _lines(draft, installed_mw)
-    authorities, missing = _fill(draft, options)
-    if not draft.plants_known:
-        missing += (f"generation_mw of {len(nodes):,} nodes: written as 0; give a plant list with the files",)
-    if not lines:
-        missing += ("lines: none; under the transport model each site is fed by its own node alone",)
-    left_out = tuple(note for note in draft.notes if "left out" in note or "without" in note)
-    notes = [f"{NOT_MODELLED}{note}" if note in left_out else note for note in draft.notes]
-    spare = f"{options.spare_share:.0%} of the " if options.spare_share < 1 else ""
-    notes.append(f"generation_mw is {spare}installed capacity")
-    if draft.branches:
-        notes.append("rating_mw is the whole of each circuit")
-    all_load_mw = sum(node.load_mw for node in draft.nodes)
-    if all_load_mw and options.spare_share == 1:
-        notes.append(f"flows count the load in the file, {all_load_mw:,.0f} MW")
-    elif draft.branches:
-        left = f": {all_load_mw:,.0f} MW is left out, since plants spare what it does not take" if all_load_mw else ""
-        notes.append(f"flows are of the sites alone, no other load is counted{left}")
-    if unlimited := sum(branch.rating_mw is None for branch in draft.branches):
-        written = f"written with {installed_mw:,.0f} MW, all generation there is"
-        notes.append(f"branches without a limit in the file, {written}: {unlimited:,}")
-    if options.sites is not None and options.sites < len(draft.nodes):
-        notes.append(f"sites may stand on the {options.sites:,} nodes with most generation")
-    source, note = options.source or draft.source, "; ".join([*notes, *(f"MISSING {figure}" for figure in missing)])
-    grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=tuple(nodes), lines=lines)
-    return Imported(grid, (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out))
-
-
-def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
-    """Merge equal parallel branches of a draft into circuits; one without a limit is rated at all generation."""
-    if unlimited_mw <= 0 and any(branch.rating_mw is None for branch in draft.branches):
-        problem = "branches without a rating, and no generation that would bound their flow"
-        raise InputError(f"{draft.source}: {problem}; give them ratings")
-    alike = defaultdict[tuple[str, str, float, float | None, str | None], list[DraftBranch]](list)
-    for branch in draft.branches:
-        unlimited = "no limit in the file" if branch.rating_mw is None else None
-        note = "; ".join(note for note in (branch.note, unlimited) if note) or None
-        rating = unlimited_mw if branch.rating_mw is None else branch.rating_mw
-        alike[min(branch.a, branch.b), max(branch.a, branch.b), rating, branch.reactance_pu, note].append(branch)
-    used, lines = Counter[tuple[str, str]](), []
-    for (low, high, rating, reactance, note), branches in alike.items():
-        used[low, high] += 1
-        start, end = branches[0].a, branches[0].b
-        name = f"{start}--{end}" if used[low, high] == 1 else f"{start}--{end}#{used[low, high]}"
-        rating_mw = round(rating, 3) or rating  # a kilowatt and less stays as it is
-        if not math.isfinite(rating_mw) or math.isinf(reactance or 0.0):
-            problem = f"branch {name}: its rating or reactance is beyond all numbers"
-            raise InputError(f"{draft.source}: {problem}; correct its figures and their units")
-        count = len(branches)
-        line = Line(id=name, a=start, b=end, circuits=count, rating_mw=rating_mw, reactance_pu=reactance, note=note)
-        lines.append(line)
-    return tuple(lines)
 
 
 def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Imported:
@@ -196,7 +521,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         more += [] if kind in ("auto", "matpower") else [f"--format {kind} is of other files"]
         raise InputError(f"{cases[0]}: a MATPOWER case is imported alone ({' and '.join(more)}); give it by itself")
     if cases:
-        return _assemble(matpower.read_matpower(cases[0], options), options)
+        return assemble(read_matpower(cases[0], options), options)
     tables: dict[str, CsvTable] = {}
     for path in files:
         table = read_table(path)
@@ -221,107 +546,4 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     draft = reader(tables, options)
     used = [(f"{Path(own.file).name}: {key}", key in own.looked_up) for own in tables.values() for key in own.columns]
     taken, ignored = (tuple(sorted(column for column, read in used if read is wanted)) for wanted in (True, False))
-    return _assemble(draft, options, ReadItems(taken=taken, ignored=ignored))
-
-
-def geojson(grid: Grid) -> dict[str, Any]:
-    """Return a grid as a GeoJSON FeatureCollection; other figures are properties, `kind`: node, line or new line."""
-    where = {node.id: [node.longitude, node.latitude] for node in grid.nodes}
-    features = []
-    for kind, items in (("node", grid.nodes), ("line", grid.lines), ("new_line", grid.new_lines)):
-        for item in items:
-            geometry: dict[str, Any] = {"type": "Point", "coordinates": where.get(item.id)}
-            if not isinstance(item, PowerNode):
-                geometry = {"type": "LineString", "coordinates": [where[item.a], where[item.b]]}
-            own = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
-            made = {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry}
-            features.append(made | {"properties": {"kind": kind} | own})
-    return {"type": "FeatureCollection", "features": features}
-
-
-def part(grid: Grid) -> dict[str, Any]:
-    """Return a grid, or a part of it, as JSON data, without figures at their defaults."""
-    data: dict[str, Any] = grid.model_dump(mode="json", exclude_defaults=True)
-    for family in ("balancing_authorities", "nodes", "lines"):
-        items = data.get(family, [])
-        data[family] = [{key: item[key] for key in sorted(item, key=("source", "note").__contains__)} for item in items]
-    return data
-
-
-def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
-    """Return a file's instance with this grid; explicit interconnect becomes lines where nodes have no figure."""
-    data = read_instance_file(path)
-    old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
-    new = part(grid) | {key: old[key] for key in ("rules", "prices") if key in old}
-    rules = new.get("rules")
-    rule = rules.get("interconnect") if isinstance(rules, dict) else None
-    if isinstance(rule, dict) and rule.get("enabled", rule.get("on")) and rule.get("reading", "explicit") == "explicit":
-        rule["reading"] = "capacity_n1"
-        new["note"] += "; the interconnect rule reads lines (capacity_n1), as the nodes have no explicit figure"
-    data |= {"name": name or f"{data.get('name', path.stem)} on an imported grid", "grid": new}
-    return data
-
-
-def text(data: Any, depth: int = 0) -> str:
-    """Write a grid's JSON with a line for each item of a list and each small object, so that it can be compared."""
-    line = json.dumps(data, ensure_ascii=False)
-    inner, outer = " " * (depth + 1) * 2, " " * depth * 2
-    if isinstance(data, dict) and (depth < 2 or len(line) > 140):
-        body = ",\n".join(f"{inner}{json.dumps(key)}: {text(value, depth + 1)}" for key, value in data.items())
-        written = f"{{\n{body}\n{outer}}}" if data else "{}"
-    elif isinstance(data, list) and data and isinstance(data[0], dict):
-        written = "[\n" + ",\n".join(f"{inner}{json.dumps(item, ensure_ascii=False)}" for item in data) + f"\n{outer}]"
-    else:
-        written = line
-    return written if depth else written + "\n"
-
-
-def shortage(grid: Grid) -> Iterator[str]:
-    """Minimise the MW by which lines and plants fall short of a grid's own load; yield a sentence for each rule."""
-    import numpy as np
-    from scipy import sparse
-    from scipy.optimize import linprog
-
-    rules, at = grid.rules, {node.id: i for i, node in enumerate(grid.nodes)}
-    if rules.grid_model == "none":
-        return
-    lines = [line for line in grid.lines if line.a != line.b]
-    ends = np.array([(at[line.a], at[line.b]) for line in lines], dtype=int).reshape(-1, 2)
-    n, k = len(at), len(lines)
-    every, ones = np.arange(k), np.ones(k)
-    into: Any = sparse.csr_matrix((np.r_[-ones, ones], (ends.T.ravel(), np.r_[every, every])), shape=(n, k))
-    flow: Any = sparse.identity(k)
-    if rules.grid_model == "dc":  # the free variables are angles, in units of 10 mrad
-        flow = sparse.diags([line.circuits / (line.reactance_pu or np.inf) for line in lines]) @ -into.T
-    width, node = flow.shape[1], sparse.identity(n)
-    # Columns: generation, flows or angles, width that lines lack, feed that plants lack, feed that finds no load.
-    balance = sparse.hstack([node, into @ flow, sparse.csr_matrix((n, k)), node, -node])
-    none = sparse.csr_matrix((k, n))
-    limits = sparse.vstack([sparse.hstack([none, sign * flow, -sparse.identity(k), none, none]) for sign in (1, -1)])
-    capacity = np.array([normal_share(grid) * line.rating_mw * line.circuits for line in lines])
-    plants = np.array([node.generation_mw if rules.generation else np.inf for node in grid.nodes])
-    high = np.r_[plants, np.full(width + k + 2 * n, np.inf)]
-    low = np.r_[np.zeros(n), np.full(width, -np.inf), np.zeros(k + 2 * n)]
-    found = linprog(
-        np.r_[np.zeros(n + width), ones, np.full(2 * n, DEAR)],
-        A_ub=limits.tocsr(),
-        b_ub=np.r_[capacity, capacity],
-        A_eq=balance.tocsr(),
-        b_eq=np.array([node.load_mw for node in grid.nodes]),
-        bounds=np.c_[low, high],
-        method="highs",
-    )
-    if found.x is None:
-        return
-    lacks, feed, spill = np.split(found.x[n + width :], [k, k + n])
-    for rule, what, names, lack_mw in (
-        ("rating", "lines are too narrow", [line.id for line in lines], lacks),
-        ("generation", "plants fall short", list(at), feed),
-        ("balance", "must-run feed finds no load", list(at), spill),
-    ):
-        rows = [(names[i], float(lack_mw[i])) for i in np.flatnonzero(lack_mw > LEAST_MW)]
-        rows.sort(key=lambda pair: (-pair[1], pair[0]))
-        if rows:
-            named = ", ".join(f"{rule}[{name}] {mw:,.6g} MW" for name, mw in rows[:NAMED])
-            more = f" and {len(rows) - NAMED:,} more" if len(rows) > NAMED else ""
-            yield f"{what} by {sum(mw for _, mw in rows):,.6g} MW in all: {named}{more}"
+    return assemble(draft, options, ReadItems(taken=taken, ignored=ignored))

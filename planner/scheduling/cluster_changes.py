@@ -11,8 +11,15 @@ from pydantic import Field
 from planner.cluster import Job, Placement, Slot, Topology, blocks, fold_names, levels, read_hosts, read_job, slots
 from planner.errors import InputError
 from planner.files import parse_json, read_text
-from planner.formats.slurm import REMEDY, jobs_in, read_running, read_states, states_on
-from planner.formats.topology_files import read_placement, read_topology
+from planner.formats.cluster_files import (
+    REMEDY,
+    jobs_in,
+    read_placement,
+    read_running,
+    read_states,
+    read_topology,
+    states_on,
+)
 from planner.instance.base_types import Frozen, validated
 from planner.models import Options
 from planner.models.placement import placement_changes as changes

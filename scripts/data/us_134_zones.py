@@ -9,7 +9,8 @@ from pathlib import Path
 
 from planner.files import write_atomically
 from planner.imports.command_options import GridOptions
-from planner.imports.read_grid import import_grid, instance_with, text
+from planner.imports.grid_drafts import instance_with, text
+from planner.imports.read_grid import import_grid
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 PRICES = INSTANCES / "us-134-zones-authorities.csv"

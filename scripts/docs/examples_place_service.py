@@ -26,7 +26,7 @@ from typing import Any
 from planner.cluster import Job, Placement, fold_names, read_hosts, read_job
 from planner.errors import InputError, PlannerError
 from planner.files import parse_json
-from planner.formats.topology_files import read_topology
+from planner.formats.cluster_files import read_topology
 from planner.scheduling.cluster_session import Cluster
 
 SECONDS = 0.1  # what a scheduler may wait for a proof; a placement comes back in any case

@@ -26,7 +26,7 @@ from planner.checks import joint_proof as joint_rules
 from planner.checks.check_plan import violations
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Placement, Topology, read_job
-from planner.formats.topology_files import SCHEDULER_KEYS, read_topology
+from planner.formats.cluster_files import SCHEDULER_KEYS, read_topology
 from planner.instance.instance import Instance, instance_sha256
 from planner.plan.certificate import JointProof, Violation
 from planner.plan.plan import Plan

@@ -18,7 +18,8 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.imports.command_options import GridOptions
-from planner.imports.read_grid import import_grid, shortage
+from planner.imports.grid_drafts import shortage
+from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid
 from planner.physics.site.grid import PowerNetwork
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.cluster import Job, expand, fold_names, slots
-from planner.formats.slurm import write_conf
+from planner.formats.topologies import write_conf
 from planner.scheduling.cluster_session import Cluster
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))

@@ -175,6 +175,7 @@ def test_yaml(tmp_path: Path) -> None:
     [
         ("3e9", 3e9), ("-1.5", -1.5), ("1.", 1.0), (".5", 0.5), ("007", 7), ("1_000", 1000), ("true", True),
         ("null", None), ("~", None), ("yes", "yes"), ("2024-01-01", "2024-01-01"), ("'5'", "5"), ("e9", "e9"),
+        ("\u0663E1", "\u0663E1"),  # a digit that JSON has not
     ],
 )  # fmt: skip
 def test_scalars_of_yaml(text: str, value: Any) -> None:

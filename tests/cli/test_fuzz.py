@@ -56,12 +56,12 @@ def test_a_defect_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         Path("left").touch()
         raise InputError("refused")
 
-    monkeypatch.setattr("planner.formats.topology_files.read_topology", fails)
+    monkeypatch.setattr("planner.formats.cluster_files.read_topology", fails)
     found = fuzz.run(number, 0, running)
     assert found.outcome == "traceback" and found.place.startswith("ZeroDivisionError at cli/cluster_commands.py")
-    monkeypatch.setattr("planner.formats.topology_files.read_topology", hangs)
+    monkeypatch.setattr("planner.formats.cluster_files.read_topology", hangs)
     assert fuzz.run(number, 0, running, seconds=0.2).outcome == "hang"
-    monkeypatch.setattr("planner.formats.topology_files.read_topology", litters)
+    monkeypatch.setattr("planner.formats.cluster_files.read_topology", litters)
     assert fuzz.run(number, 0, running).outcome == "litter"
 
 

@@ -20,12 +20,10 @@ from worked_plan import small
 import planner
 from planner.cli.console import read_pins
 from planner.cli.main import app
-from planner.cluster import read_job
+from planner.cluster import MAX_NAMES, read_job
 from planner.errors import InputError
 from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
-from planner.formats.slurm import read_states
-from planner.formats.topology_files import read_topology
-from planner.formats.topology_rows import MAX_NAMES_OF_FILE
+from planner.formats.cluster_files import read_states, read_topology
 from planner.imports.command_options import GridOptions
 from planner.imports.read_grid import import_grid
 from planner.plan.plan_files import read_plan
@@ -179,8 +177,8 @@ def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_names_of_a_file_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that each stand for few enough names are too many together."""
-    assert MAX_NAMES_OF_FILE >= 1_000_000
-    monkeypatch.setattr("planner.formats.topology_rows.MAX_NAMES_OF_FILE", 1_000)
+    assert MAX_NAMES >= 1_000_000
+    monkeypatch.setattr("planner.formats.topologies.MAX_NAMES", 1_000)
     conf = "".join(f"SwitchName=leaf{i} Nodes=n{i}x[1-400]\n" for i in range(3))
     yaml = "- topology: a\n  tree:\n    switches:\n" + "".join(
         f"      - switch: leaf{i}\n        nodes: n{i}x[1-400]\n" for i in range(3)

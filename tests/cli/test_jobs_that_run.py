@@ -9,7 +9,7 @@ from each_case import each
 from typer.testing import Result
 
 from planner.cluster import mesh_job
-from planner.formats.slurm import read_running
+from planner.formats.cluster_files import read_running
 
 LEAVES = """\
 SwitchName=leaf0 Nodes=m[00-03]

@@ -17,8 +17,7 @@ from stored_plans import stored
 from planner.checks.placement import check_placement
 from planner.cli.main import main
 from planner.cluster import GroupKind, Job, Placement, expand
-from planner.formats.slurm import read_states
-from planner.formats.topology_files import TOPOLOGY_WRITERS
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_states
 from planner.models.placement import placement_levels
 
 TOPOLOGY = tree([8, 8, 8, 8], 2)

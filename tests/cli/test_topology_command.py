@@ -9,7 +9,7 @@ from each_case import each
 
 from planner.cluster import Topology, TopologyBlock
 from planner.errors import InputError
-from planner.formats.topology_files import TOPOLOGY_WRITERS, read_topology
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_topology
 
 TREE = tree([8, 8, 4], 2, block=4)
 

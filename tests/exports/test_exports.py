@@ -276,10 +276,10 @@ def lost_by_cables(x: BuiltFabric, tier: str) -> float:
 @each("name", TREES)
 def test_uplinks_lost_are_those_of_the_cables(name: str) -> None:
     x = TREES[name]
-    tiers = {row.tier: row for row in failure_domains(PLAN, x)}
+    tiers = {row["tier"]: row for row in failure_domains(PLAN, x)}
     assert set(tiers) == set(switch_counts(x.design))
     for tier in set(tiers) - {"leaf"}:
-        assert tiers[tier].uplinks_lost == pytest.approx(lost_by_cables(x, tier))
+        assert tiers[tier]["uplinks_lost"] == pytest.approx(lost_by_cables(x, tier))
 
 
 @each("name", TREES)
@@ -287,24 +287,24 @@ def test_rows_hold_every_switch_and_rack_once(name: str) -> None:
     x = TREES[name]
     rows = failure_domains(PLAN, x)
     for tier, count in switch_counts(x.design).items():
-        own = [row for row in rows if row.tier == tier]
-        assert sum(row.switches for row in own) == count
-        assert sorted(r for row in own for r in parse(row.racks)) == list(range(x.design.racks))
-    leaves = [row for row in rows if row.tier == "leaf"]
-    assert sum(row.gpus_cut_off * row.switches for row in leaves) == x.design.endpoint_links
+        own = [row for row in rows if row["tier"] == tier]
+        assert sum(row["switches"] for row in own) == count
+        assert sorted(r for row in own for r in parse(row["racks"])) == list(range(x.design.racks))
+    leaves = [row for row in rows if row["tier"] == "leaf"]
+    assert sum(row["gpus_cut_off"] * row["switches"] for row in leaves) == x.design.endpoint_links
     cabled = Counter(x.names["leaf"][i] for c in lay(x.design) if c.low_tier == "gpu" for i in c.high.tolist())
-    assert all(cabled[row.switch] == row.gpus_cut_off for row in leaves)
+    assert all(cabled[row["switch"]] == row["gpus_cut_off"] for row in leaves)
 
 
 def test_slowdowns_are_those_of_a_fabric_with_a_spine_less() -> None:
     """The plan's formulas, over a design whose leaves have no bundle to the lost spine, say the same."""
-    row = next(r for r in failure_domains(PLAN, E1) if r.tier == "spine")
+    row = next(r for r in failure_domains(PLAN, E1) if r["tier"] == "spine")
     physics = PlanPhysics(plan=PLAN)
     less, where = replace(E1.design, leaf_up=E1.design.leaf_up - E1.design.leaf_bundle), physics.crossings["e1"]
     phi = physics.transport_slowdown
-    assert row.pipeline_send_slowdown == pytest.approx(pipeline_send_slowdown(phi, less, *where.share_leaving))
-    assert row.allreduce_slowdown == pytest.approx(allreduce_slowdown(phi, less, *where.allreduces_leaving))
-    assert row.pipeline_send_slowdown > PLAN.fabric.sites["e1"].pipeline_send_slowdown
+    assert row["pipeline_send_slowdown"] == pytest.approx(pipeline_send_slowdown(phi, less, *where.share_leaving))
+    assert row["allreduce_slowdown"] == pytest.approx(allreduce_slowdown(phi, less, *where.allreduces_leaving))
+    assert row["pipeline_send_slowdown"] > PLAN.fabric.sites["e1"].pipeline_send_slowdown
 
 
 def test_links_out_of_pods_slow_sends_by_the_share_lost() -> None:
@@ -312,19 +312,19 @@ def test_links_out_of_pods_slow_sends_by_the_share_lost() -> None:
     plan = worked(instance_with(), ports=32, leaf_down=2, leaf_up=4, domains_per_pod=2, spine_up=1)
     planned = plan.fabric.sites["e1"]
     rows = failure_domains(plan, built_fabric(plan, "e1"))
-    assert [row.tier for row in rows] == ["leaf"] * 4 + ["spine"] * 2 + ["core"]
+    assert [row["tier"] for row in rows] == ["leaf"] * 4 + ["spine"] * 2 + ["core"]
     for row in rows:
-        times = 1 if row.tier == "leaf" else 4 / 3
-        assert row.pipeline_send_slowdown == pytest.approx(times * planned.pipeline_send_slowdown)
-        assert row.allreduce_slowdown == pytest.approx(planned.allreduce_slowdown)
+        times = 1 if row["tier"] == "leaf" else 4 / 3
+        assert row["pipeline_send_slowdown"] == pytest.approx(times * planned.pipeline_send_slowdown)
+        assert row["allreduce_slowdown"] == pytest.approx(planned.allreduce_slowdown)
 
 
 def test_ranks_are_those_of_the_racks() -> None:
     stages = PlanPhysics(plan=PLAN).stages["e1"]
     for row in failure_domains(PLAN, E1):
-        racks = set(parse(row.racks))
+        racks = set(parse(row["racks"]))
         own = {f"stage{s}-{q}" for s, ranks in enumerate(stages) for q, r in enumerate(ranks) if r in racks}
-        assert set(expand(row.ranks)) == own
+        assert set(expand(row["ranks"])) == own
 
 
 def test_a_nic_of_two_lanes_keeps_one() -> None:
@@ -332,8 +332,8 @@ def test_a_nic_of_two_lanes_keeps_one() -> None:
     x = replace(E1, design=replace(E1.design, lanes=2))
     row = failure_domains(PLAN, x)[0]
     before = PLAN.fabric.sites["e1"].pipeline_send_slowdown
-    assert (row.tier, row.gpus_cut_off) == ("leaf", 0)
-    assert row.pipeline_send_slowdown == pytest.approx(2 * before) and "lose one of 2 lanes" in row.effect
+    assert (row["tier"], row["gpus_cut_off"]) == ("leaf", 0)
+    assert row["pipeline_send_slowdown"] == pytest.approx(2 * before) and "lose one of 2 lanes" in row["effect"]
 
 
 @each("name", ["dragonfly 1k", "dragonfly 16k", "dragonfly+ 1k", "dragonfly+ 16k"])
@@ -348,17 +348,18 @@ def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
         if groups[1] is not None:
             across = groups[0] != groups[1]
             pairs.update(zip(c.low[across].tolist(), groups[1][across].tolist(), strict=True))
-    row = next(r for r in failure_domains(PLAN, x) if r.tier == tier)
+    row = next(r for r in failure_domains(PLAN, x) if r["tier"] == tier)
     inside = 1 / per_group if tier == "spine" else 0.0
-    assert row.uplinks_lost == pytest.approx(max(inside, max(pairs.values()) / d.group_links))
+    assert row["uplinks_lost"] == pytest.approx(max(inside, max(pairs.values()) / d.group_links))
 
 
 @each(("ports", "switches", "share"), [(None, 2, 1.0), (64, 4, 0.5)])
 def test_a_gateway_takes_its_share_of_the_wide_area(ports: int | None, switches: int, share: float) -> None:
     design = DESIGNS["rail under a gateway"]
     row = failure_domains(PLAN, built(replace(design, wan_ports=ports or design.wan_ports)))[-1]
-    assert (row.tier, row.switches, row.gpus_cut_off, row.uplinks_lost) == ("wan-gateway", switches, 0, share)
-    assert row.effect == f"{share:.0%} of the ports to the wide area are lost".replace("%", " %")
+    figures = [row[key] for key in ("tier", "switches", "gpus_cut_off", "uplinks_lost")]
+    assert figures == ["wan-gateway", switches, 0, share]
+    assert row["effect"] == f"{share:.0%} of the ports to the wide area are lost".replace("%", " %")
 
 
 def test_many_rows_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,8 +369,8 @@ def test_many_rows_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exported, "MAX_ROWS", 8)
     merged = failure_domains(PLAN, x)
     assert len(apart) == 64 + 32 + 1 and len(merged) == 3
-    assert [row.alike for row in merged] == [64, 32, 1]
-    assert sum(row.switches for row in merged) == sum(row.switches for row in apart) == x.design.switches
+    assert [row["alike"] for row in merged] == [64, 32, 1]
+    assert sum(row["switches"] for row in merged) == sum(row["switches"] for row in apart) == x.design.switches
 
 
 def test_command_writes_both_forms(tmp_path: Path) -> None:

@@ -15,18 +15,19 @@ from slurm_controller import Controller, controller, why_not
 import planner
 from planner.cluster import Placement, Topology, TopologySwitch, expand, fold_names, natural
 from planner.errors import InputError
-from planner.formats.slurm import (
+from planner.formats.cluster_files import (
     BUSY,
     DOWN,
     FREE,
+    WRITERS,
     NodeStates,
-    read_conf,
+    hostfile,
     read_running,
     read_states,
+    sbatch_arguments,
     states_on,
-    write_conf,
 )
-from planner.formats.topology_files import WRITERS, hostfile, sbatch_arguments
+from planner.formats.topologies import read_conf, write_conf
 
 RACKS, PER_RACK, PODS = 16, 16, 4
 

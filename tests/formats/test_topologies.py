@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from planner.cluster import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
-from planner.formats.slurm import read_conf, read_yaml, write_conf, write_yaml
-from planner.formats.topology_files import TOPOLOGY_WRITERS, plan_topology, read_topology
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, plan_topology, read_topology
+from planner.formats.topologies import read_conf, read_yaml, write_conf, write_yaml
 from planner.formats.yaml_text import Node, parse
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
@@ -292,6 +292,8 @@ BAD_YAML = {
     "- topology: t\n  block:\n    block_sizes: [4, 9]\n    blocks:\n    - block: a\n      nodes: n1": (
         "line 3: block_sizes: 9 is not"
     ),
+    "- topology: t\n  tree: {switches: [{switch: s, nodes: n1}]}\n"
+    "- topology: b\n  block: {block_sizes: [4, 9], blocks: [{block: a, nodes: n1}]}": "line 4: block_sizes: 9 is not",
     "- topology: t\n  block:\n    blocks: 7": "line 3: blocks must be a list",
     "-\n" * 3: "line 1: a topology must be a mapping",
     "- " * 99 + "x": "line 1: .*nested deeper",

@@ -18,8 +18,8 @@ import planner
 from planner.cli.cluster_commands import PLACED_FORMATS, TOPOLOGY_FORMATS
 from planner.cluster import Placement, Topology, TopologyBlock, TopologySwitch, expand
 from planner.errors import InputError
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, WRITERS, hints, read_placement, sbatch_arguments, srun_line
 from planner.formats.shell_script import read_script
-from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS, hints, read_placement, sbatch_arguments, srun_line
 from planner.formats.yaml_text import Node, dump, parse
 
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from planner.imports.command_options import GridOptions
-from planner.imports.read_grid import Imported, import_grid
+from planner.imports.grid_drafts import Imported
+from planner.imports.read_grid import import_grid
 
 # Four buses in two areas on a base of 50 MVA: two equal circuits, one unequal beside them, a transformer, and a branch
 # out of service.

@@ -17,10 +17,11 @@ from import_cases import CASE, imported, put
 from site_grids import case, line, node
 
 from planner.errors import InputError
-from planner.imports import grid_tables, read_grid
+from planner.imports import grid_drafts, read_grid
 from planner.imports.command_options import GridOptions
+from planner.imports.grid_drafts import geojson, shortage
 from planner.imports.instance_file import PLACES
-from planner.imports.read_grid import geojson, import_grid, shortage
+from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.site.wan import great_circle_km
 from planner.planning.load import load_instance
@@ -130,8 +131,8 @@ def test_new_lines_are_features_too() -> None:
     assert [f["properties"]["kind"] for f in data["features"]] == ["node", "node", "line", "new_line"]
 
 
-def plant(number: int, latitude: float, longitude: float, mw: float, authority: str) -> grid_tables.Plant:
-    return grid_tables.Plant(
+def plant(number: int, latitude: float, longitude: float, mw: float, authority: str) -> read_grid.Plant:
+    return read_grid.Plant(
         id=str(number), name=f"plant {number}", state="", latitude=latitude, longitude=longitude, mw=mw,
         largest_unit_mw=None, authority=authority, region="",
     )  # fmt: skip
@@ -147,11 +148,11 @@ LISTS = st.lists(
 )
 
 
-def plants(drawn: list[tuple[tuple[float, float], float, str]]) -> list[grid_tables.Plant]:
+def plants(drawn: list[tuple[tuple[float, float], float, str]]) -> list[read_grid.Plant]:
     return [plant(i, *place, mw, authority) for i, (place, mw, authority) in enumerate(drawn)]
 
 
-def km(a: grid_tables.Plant, b: grid_tables.Plant) -> float:
+def km(a: read_grid.Plant, b: read_grid.Plant) -> float:
     return great_circle_km(a.latitude, a.longitude, b.latitude, b.longitude)
 
 
@@ -160,7 +161,7 @@ def km(a: grid_tables.Plant, b: grid_tables.Plant) -> float:
 def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, str]], radius: float) -> None:
     """Every plant is in one node, of its own authority, within the radius of the node's largest; megawatts add up."""
     given_plants = plants(drawn)
-    nodes = list(grid_tables.group_plants(given_plants, radius))
+    nodes = list(read_grid.group_plants(given_plants, radius))
     assert sorted(p.id for group in nodes for p in group) == sorted(p.id for p in given_plants)
     for group in nodes:
         assert {p.authority for p in group} == {group[0].authority}
@@ -175,10 +176,10 @@ def test_order_does_not_matter(drawn, radius, chance):
     given_plants = plants(drawn)
     other = list(given_plants)
     chance.shuffle(other)
-    assert list(grid_tables.group_plants(given_plants, radius)) == list(grid_tables.group_plants(other, radius))
+    assert list(read_grid.group_plants(given_plants, radius)) == list(read_grid.group_plants(other, radius))
 
 
-def by_hand(given_plants: list[grid_tables.Plant], radius: float) -> list[set[str]]:
+def by_hand(given_plants: list[read_grid.Plant], radius: float) -> list[set[str]]:
     """Group plants as on paper: the largest that remains (of equals the first id) takes all within the radius."""
     nodes = []
     for authority in sorted({p.authority for p in given_plants}):
@@ -201,16 +202,16 @@ def test_agrees_with_paper_and_pencil(seed: int) -> None:
             chance.choice([20, 500, chance.uniform(20, 2000)]),
         )
         given_plants.append(plant(i, *place, mw, chance.choice("AB")))
-    assert [{p.id for p in group} for group in grid_tables.group_plants(given_plants, 25)] == by_hand(given_plants, 25)
+    assert [{p.id for p in group} for group in read_grid.group_plants(given_plants, 25)] == by_hand(given_plants, 25)
 
 
 def test_edge_of_the_radius() -> None:
     """A plant just within the radius belongs to the node; one just outside does not; the same place always does."""
     two = [plant(1, 40, -76, 1000, "A"), plant(2, 40.2, -76, 20, "A")]
     apart = km(*two)
-    assert len(list(grid_tables.group_plants(two, apart + 1e-3))) == 1
-    assert len(list(grid_tables.group_plants(two, apart - 1e-3))) == 2
-    assert len(list(grid_tables.group_plants([plant(1, 40, -76, 5, "A"), plant(2, 40, -76, 9, "A")], 0))) == 1
+    assert len(list(read_grid.group_plants(two, apart + 1e-3))) == 1
+    assert len(list(read_grid.group_plants(two, apart - 1e-3))) == 2
+    assert len(list(read_grid.group_plants([plant(1, 40, -76, 5, "A"), plant(2, 40, -76, 9, "A")], 0))) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -218,11 +219,9 @@ def test_nearest(seed: int) -> None:
     chance = random.Random(seed)
     points = [(chance.uniform(-90, 90), chance.uniform(-180, 180)) for _ in range(40)]
     centre = (chance.uniform(-90, 90), chance.uniform(-180, 180))
-    at = grid_tables.nearest(
-        grid_tables.unit_vectors(*map(list, zip(*points, strict=True))),
-        grid_tables.unit_vectors([centre[0]], [centre[1]]),
-    )
-    assert points[at] == min(points, key=lambda p: great_circle_km(*p, *centre))
+    vectors = read_grid.unit_vectors(*map(list, zip(*points, strict=True)))
+    apart = read_grid.chord2(vectors, read_grid.unit_vectors([centre[0]], [centre[1]]))
+    assert points[apart.argmin()] == min(points, key=lambda p: great_circle_km(*p, *centre))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -294,9 +293,9 @@ def test_places_are_where_their_cities_are() -> None:
 @each(("rating", "reactance"), [(math.inf, 0.1), (100.0, math.inf)])
 def test_a_branch_beyond_all_numbers_is_named(rating: float, reactance: float) -> None:
     nodes = [PowerNode(id=x, balancing_authority="A", latitude=0, longitude=0, generation_mw=1) for x in "ab"]
-    branch = grid_tables.DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
-    draft = grid_tables.Draft(
+    branch = grid_drafts.DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
+    draft = grid_drafts.Draft(
         source="x.csv", nodes=tuple(nodes), branches=(branch,), interconnections={"A": None}, peaks_mw={}
     )
     with pytest.raises(InputError, match=r"x.csv: branch a--b: its rating or reactance is beyond all numbers; correct"):
-        read_grid._lines(draft, 1.0)
+        grid_drafts._lines(draft, 1.0)

@@ -9,10 +9,9 @@ from commands import invoke
 from each_case import each
 
 from planner.errors import InputError
-from planner.formats.slurm import DECIDING, read_states
-from planner.formats.topology_files import topology_items
+from planner.formats.cluster_files import DECIDING, read_states, topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
-from planner.imports.training_run import doubts, layout_of_run, run_of_text
+from planner.imports.recipes import doubts, layout_of_run, run_of_text
 from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.framework_rules import Overlap
 from planner.instance.workload import Software
@@ -218,7 +217,7 @@ def test_fields_of_nodes_are_compared_once_each(tmp_path: Path, monkeypatch: pyt
     nodes = [{"name": f"n{i}", "state": "IDLE", **{f"field{k}": i for k in range(20)}} for i in range(50)]
     (tmp_path / "nodes.json").write_text(json.dumps({"nodes": nodes}))
     written: list[object] = []
-    monkeypatch.setattr("planner.formats.slurm.json.dumps", lambda value, **_: written.append(value) or "")
+    monkeypatch.setattr("planner.formats.cluster_files.json.dumps", lambda value, **_: written.append(value) or "")
     assert len(read_states(tmp_path / "nodes.json").items.ignored) == 20
     assert len(written) <= len(nodes) * len(DECIDING)
 

@@ -9,7 +9,8 @@ from import_cases import CASE, imported, put
 
 from planner.errors import InputError
 from planner.imports.command_options import GridOptions
-from planner.imports.read_grid import import_grid, part, text
+from planner.imports.grid_drafts import part, text
+from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid
 
 SETS = {

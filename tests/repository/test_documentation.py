@@ -21,8 +21,8 @@ from slurm_controller import controller, why_not
 
 from planner.cli.schemas import SCHEMAS
 from planner.cluster import expand, fold_names
-from planner.formats.slurm import write_conf
-from planner.formats.topology_files import read_topology
+from planner.formats.cluster_files import read_topology
+from planner.formats.topologies import write_conf
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from worked_plan import edited_at, instance_with, named, rules, worked
 from planner.api.plans import check
 from planner.exports import fabric_graph
 from planner.exports.fabric_parts import built_fabric
-from planner.formats.topology_files import plan_topology
+from planner.formats.cluster_files import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.report.page.drawings import fabric_tiers

@@ -23,7 +23,7 @@ from planner.exports import launch
 from planner.exports.launch import WRITERS, LaunchRun, _switches, decided, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
-from planner.imports.training_run import layout_of_run, run_of_text
+from planner.imports.recipes import layout_of_run, run_of_text
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, Software, catalogue

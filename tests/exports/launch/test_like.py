@@ -17,8 +17,7 @@ import planner
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
 from planner.exports.launch import LaunchRun, run_of
-from planner.imports.recipe_edits import differences, written_like
-from planner.imports.training_run import layout_of_run, run_of_text
+from planner.imports.recipes import differences, layout_of_run, run_of_text, written_like
 from planner.instance.instance import Instance
 
 ARRAYS = """\

@@ -1,30 +1,33 @@
-"""Read a topology in whichever format it has; write one, or a job placed on its nodes, as schedulers start it."""
+"""Files of a cluster: its topology, states of nodes and running jobs read; a job placed on nodes, as it is started."""
 
 import json
+import logging
 import math
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic import Field
 
 from planner.cluster import MAX_NAMES, PREFIX, Placement, Topology, fold_names, natural, width
-from planner.errors import InputError
+from planner.errors import InputError, hint, shown
 from planner.files import parse_json, read_json, read_text
-from planner.formats import kubernetes, slurm
-from planner.formats.topology_rows import TopologyRow, gpus_of_node, leaf_of, tree
-from planner.instance.base_types import ReadItems, validated
+from planner.formats import kubernetes, topologies
+from planner.formats.topologies import Hostlists, TopologyRow, gpus_of_node, leaf_of, tree
+from planner.instance.base_types import Frozen, ReadItems, validated
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.plan.plan_sections import SiteFabric
+from planner.units import few
 
 WAN = "wan"
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
 PORT = 29_500  # torchrun's own, unless MASTER_PORT is set
-_NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
 def plan_topology(plan: Plan, source: str) -> Topology:
@@ -78,8 +81,8 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
         lines = (line.strip() for line in text.split("\n"))
         first = next((line for line in lines if line and not line.startswith("#")), "")
         if path.suffix in {".yaml", ".yml"} or first.startswith(("%YAML", "---", "- ", "-\t", "[")):
-            return slurm.read_yaml(text, str(path), name)
-        return slurm.read_conf(text, str(path))
+            return topologies.read_yaml(text, str(path), name)
+        return topologies.read_conf(text, str(path))
     data, source = parse_json(text, str(path)), str(path)
     if "instances" in data:
         return kubernetes.read_topograph(data, source)
@@ -101,6 +104,204 @@ def topology_items(path: str | Path) -> ReadItems:
     reported = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
     ignored = ("LinkSpeed",) * (len(speeds) == 1)
     return ReadItems(taken=("names, nodes, switches, blocks",), ignored=ignored, not_modelled=reported)
+
+
+SINFO = 'sinfo -h -N -o "%N %t"'
+FREE, BUSY, DOWN = 0, 1, 2  # The worst of the states listed for a node counts.
+# Slurm's state names, short and long, compact-form flags last; all that is missing here is down.
+_FREE = "idle cloud dynamic_norm dynamic_future powered_down powering_up power_up pow_up ~ #"
+_BUSY = "alloc allocated mix mixed comp completing resv reserved plnd planned npc perfctrs - +"
+_DOWN = """
+    down drain drained drng draining fail failg failing error maint maintenance unk unknown futr future
+    inval invalid invalid_reg reboot boot rebooting reboot_issued reboot_requested reboot_canceled block blocked
+    pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
+"""
+DECIDING = ("partition", "partitions", "reservation", "features", "active_features", "gres", "gpus")  # who runs where
+MEANING = {word: state for state, words in enumerate((_FREE, _BUSY, _DOWN)) for word in words.split()}
+
+
+class NodeStates(Frozen):
+    """States of Slurm's or Kubernetes' nodes, by which a job may take them."""
+
+    free: frozenset[str] = Field(frozenset(), description="Idle nodes.")
+    busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs have or wait for.")
+    down: frozenset[str] = Field(frozenset(), description="Nodes that no job can take.")
+    items: ReadItems = Field(ReadItems(), description="What became of the fields of the file.")
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """Nodes whose state is not free."""
+        return self.busy | self.down
+
+
+def read_states(path: str | Path) -> NodeStates:
+    """Read node states from sinfo -h -N -o "%N %t", sinfo --json, scontrol show nodes --json, or kubectl get nodes."""
+    path = Path(path)
+    text = read_text(path)
+    if not text.strip():
+        raise InputError(f"{path}: names no node; print it by {SINFO}")
+    data = parse_json(text, str(path)) if text.lstrip().startswith("{") else None
+    if data is not None and "items" in data:
+        free, down = kubernetes.node_states(data, str(path))
+        return NodeStates(free=free, down=down)
+    worst, hostlists = dict[str, int](), Hostlists(str(path))
+    for where, hosts, words in _listed(text, data, str(path)):
+        state = max(_meaning(str(word), str(path), where) for word in words)
+        for name in hostlists.names(where, hosts) if isinstance(hosts, str) else hosts:
+            worst[name] = max(state, worst.get(name, FREE))
+    free, busy, down = (frozenset(node for node in worst if worst[node] == kind) for kind in (FREE, BUSY, DOWN))
+    found = NodeStates(free=free, busy=busy, down=down)
+    if data is None:
+        return found
+    if not worst:
+        raise InputError(f"{path}: names no node; print it by sinfo --json")
+    listed = data.get("sinfo") or data.get("nodes") or ()
+    named = {"nodes", "node", "name", "state", "state_flags"}
+    fields = dict.fromkeys(key for item in listed for key in item)
+    # Fields that decide a node's jobs are reported where nodes differ.
+    differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
+    items = ReadItems(
+        taken=tuple(key for key in fields if key in named),
+        ignored=tuple(key for key in fields if key not in named and key not in differ),
+        not_modelled=tuple(f"{key} (nodes differ)" for key in differ),
+    )
+    return found.replaced(items=items)
+
+
+def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
+    """Keep the states of the topology's nodes, those not listed down. InputError: a listed node is not in it."""
+    groups = [switch.nodes for switch in topology.switches] + [block.nodes for block in topology.blocks]
+    known = frozenset(node for nodes in groups for node in nodes)
+    strange = sorted((states.free | states.taken) - known)
+    if strange:
+        are = "is no node" if len(strange) == 1 else "are no nodes"
+        listed = few([repr(node) for node in strange])
+        raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
+    return states.replaced(down=states.down | (known - states.free - states.busy))
+
+
+def _meaning(text: str, source: str, where: str) -> int:
+    state = text.rstrip("*~#!%$@^-+")
+    words = (state.lower(), *text[len(state) :])
+    unknown = next((word for word in words if word not in MEANING), None)
+    if unknown is not None:
+        raise InputError(f"{source}: {where}: unknown state {text!r}; {hint(unknown, sorted(MEANING))}")
+    return max(MEANING[word] for word in words)
+
+
+def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[tuple[str, str | list[str], list[Any]]]:
+    """Yield places, nodes, states of sinfo's lines, scontrol's nodes, or sinfo's groups (before 23.02 its nodes)."""
+    for number, line in enumerate(text.split("\n"), 1) if data is None else ():
+        where, words = f"line {number}", line.split()
+        if not words:
+            continue
+        if len(words) != 2:
+            text = f"{line.strip()[:60]!r} must be a hostlist and a state"
+            raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
+        yield where, words[0], words[1:]
+    if data is None:
+        return
+    key = next((key for key in ("sinfo", "nodes") if isinstance(data.get(key), list)), None)
+    if key is None:
+        keys = ", ".join(data) or "nothing"
+        raise InputError(f"{source}: must have a list of nodes or sinfo (has {keys}); print it by sinfo --json")
+    for i, item in enumerate(data[key]):
+        where = f"{key}[{i}]"
+        try:
+            names = item["nodes"]["nodes"] if key == "sinfo" else [item["name"]]
+            states = item["node"]["state"] if key == "sinfo" else item["state"]
+            words = [*([states] if isinstance(states, str) else states), *item.get("state_flags", [])]
+            if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+                raise TypeError
+        except (KeyError, TypeError, AttributeError):
+            problem = f"names no node or no state (is {shown(item)})"
+            raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
+        if not words:
+            problem = f"{few(names)} has no state (is [])"
+            raise InputError(f"{source}: {where}.state: {problem}; print the states again, or leave the node out")
+        yield f"{where}.state", names, words
+
+
+# Base states and flags of a job (https://slurm.schedmd.com/job_state_codes.html), which may have several. A job with
+# any state of _HOLDING keeps its nodes, even if another has ended; those of _NEITHER leave the answer to the others.
+_HOLDING = "RUNNING SUSPENDED COMPLETING CONFIGURING POWER_UP_NODE RESIZING SIGNALING STAGE_OUT STOPPED"
+_ENDED = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
+_NEITHER = """EXPEDITING LAUNCH_FAILED RECONFIG_FAIL REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT
+    UPDATE_DB"""
+_GROUPS = ((True, _HOLDING), (False, f"PENDING {_ENDED}"), (None, _NEITHER))
+HOLDS: Mapping[str, bool | None] = {state: holds for holds, states in _GROUPS for state in states.split()}
+REMEDY = "give what `squeue --json` or `scontrol show job` prints"
+_STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # several are parted by blanks
+
+
+class RunningJob(NamedTuple):
+    """A job that runs under Slurm, with its nodes in the order of the list, which is that of their names."""
+
+    name: str
+    nodes: tuple[str, ...]
+    priority: int
+
+
+def read_running(path: Path) -> list[RunningJob]:
+    """Read the jobs of Slurm's output that hold nodes; one of an undocumented state counts too, with a warning."""
+    text, where = read_text(path, REMEDY), str(path)
+    hostlists = Hostlists(where)
+    jobs, is_json = list[RunningJob](), text.lstrip()[:1] in "{["
+    for at, row in _json_rows(parse_json(text, where), where) if is_json else _text_rows(text, where):
+        states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
+        unknown = next((state for state in states if state not in HOLDS), None)
+        if unknown is not None:
+            problem = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
+            logging.getLogger("planner").warning(problem, where, at, unknown)
+        kept = {HOLDS.get(state) for state in states}
+        nodes, number, priority = row.get("NodeList"), row.get("JobId"), str(row.get("Priority"))
+        if True not in kept and (nodes in (None, "", "(null)") or (unknown is None and False in kept)):
+            continue
+        if not isinstance(nodes, str) or nodes in ("", "(null)"):
+            raise InputError(f"{where}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")
+        cost = int(priority) if re.fullmatch(r"[0-9]{1,18}", priority) else 1
+        name = f"{row['JobName']}-{number}" if row.get("JobName") else str(number)
+        jobs.append(RunningJob(name=name[:200], nodes=hostlists.names(at, nodes), priority=cost))
+    for name, times in Counter(job.name for job in jobs).items():
+        if times > 1:
+            raise InputError(f"{where}: job {name!r} is listed twice; keep one")
+    return jobs
+
+
+def jobs_in(data: Any) -> list[Any] | None:
+    """Return the list of jobs in Slurm's JSON; None where the data are something else."""
+    jobs = data.get("jobs") if isinstance(data, Mapping) else None
+    return jobs if isinstance(jobs, list) else None
+
+
+def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    jobs = jobs_in(data)
+    if jobs is None:
+        raise InputError(f"{where}: jobs: is missing; {REMEDY}")
+    for i, job in enumerate(jobs):
+        at = f"jobs[{i}]"
+        if not isinstance(job, Mapping):
+            raise InputError(f"{where}: {at}: must be an object (is {job!r}); {REMEDY}")
+        states, priority = job.get("job_state", "RUNNING"), job.get("priority")
+        if isinstance(priority, Mapping):  # {"set": true, "number": n}
+            priority = priority.get("number")
+        states = " ".join(map(str, states)) if isinstance(states, list) else str(states)
+        names = {"JobId": job.get("job_id"), "JobName": job.get("name"), "NodeList": job.get("nodes")}
+        yield at, {**names, "JobState": states, "Priority": priority}
+
+
+def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    found = False
+    for i, part in enumerate(re.split(r"(?m)^(?=JobId=)", text)):
+        pairs = dict(re.findall(r"(\w+)=(\S*)", part))
+        if "JobId" in pairs:
+            found = True
+            states = _STATES.search(part)
+            yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
+        elif part.strip() and i == 0 and "No jobs" not in part:
+            break
+    if not found and "No jobs" not in text:
+        raise InputError(f"{where}: has no JobId=; {REMEDY}")
 
 
 def read_placement(running: Path) -> Placement:
@@ -201,7 +402,7 @@ def rankfile(placed: Placement) -> str:
 def torchrun(placed: Placement) -> str:
     """Return a placed job's torchrun script for one node (SLURMD_NODENAME or host), by rank. InputError: odd names."""
     for node in placed.nodes:
-        if not _NODE.fullmatch(node):
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", node, re.ASCII):
             raise InputError(f"the torchrun format: node {node!r} is no host's name; take the format json")
     table = "".join(f"{node} {rank}\n" for rank, node in enumerate(placed.nodes))
     name, nodes = re.sub(r"[^ -~]", "?", placed.job), len(placed.nodes)
@@ -256,8 +457,8 @@ WRITERS: Mapping[str, Callable[[Placement, Topology], str]] = {
     "volcano": kubernetes.volcano_job,
 }
 TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
-    "conf": slurm.write_conf,
-    "yaml": slurm.write_yaml,
+    "conf": topologies.write_conf,
+    "yaml": topologies.write_yaml,
     "kueue": kubernetes.kueue_topology,
     "volcano": kubernetes.volcano_hypernodes,
 }
