@@ -10,8 +10,7 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.fabric.site_mode import members
 from planner.models.joint import time_bounds
-from planner.models.joint.joint_world import EPS, World
-from planner.models.joint.search_cache import most_paid
+from planner.models.joint.joint_world import EPS, World, most_paid
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy, StrategyRows
 from planner.models.joint.time_bounds import RowConditions

@@ -14,9 +14,9 @@ import numpy as np
 from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.joint_world import JointPlan, World
-from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
+from planner.models.joint.solve_joint import least_capital_plan
 from planner.models.joint.stage_split import Column, Stages
 from planner.plan.certificate import EndName
 
