@@ -20,7 +20,7 @@ from planner.instance.network import Wan
 from planner.models import Options, rack_order
 from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
 from planner.models.joint.solve_joint import strategy_of
-from planner.models.joint.stage_layers import ROUNDING, fastest_split
+from planner.models.joint.stage_split import ROUNDING, fastest_split
 from planner.models.joint.tied_plans import freed_of_rules
 from planner.physics import no_tick, spares, ticking
 from planner.physics.network import transport

@@ -32,8 +32,7 @@ from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.solve_joint import Solving, solve_joint
-from planner.models.joint.stage_layers import fastest_split, patterns_of
-from planner.models.joint.stage_split import Column, Stages
+from planner.models.joint.stage_split import Column, Stages, fastest_split, patterns_of
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
 from planner.models.joint.strategy_tables import (
     column_at,
