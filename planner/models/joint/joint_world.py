@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from planner.instance.instance import Instance, Limits, Objective
 from planner.instance.references_and_pins import hardware_kind, pinned_blocks
 from planner.models.fabric.fabric_templates import Template, Templates
+from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.shapes.site_question import PlacedParts
 from planner.models.joint.stage_split import Column, LayerSplit
 from planner.models.joint.strategy_space import Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
@@ -30,7 +31,6 @@ from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
-    from planner.models.joint.shapes.site_bounds import SiteBounds
     from planner.models.joint.site_choice import Sites
 
 
@@ -130,7 +130,7 @@ class JointCache:
     slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
     templates: Templates | None = None
     sites: "Sites | None" = None
-    site_bounds: "SiteBounds | None" = None
+    site_bounds: SiteBounds | None = None
     plans: dict[float, Any] = field(default_factory=dict)  # by size
     search: Any = None  # the last search by days, where another goal may go on with it
     # The plans of searches by cost, by the racks of a cluster, which all are in their cost.
@@ -223,12 +223,10 @@ class World:
         self.unproven.usd = min(self.unproven.usd, usd)
 
     @property
-    def site_bounds(self) -> "SiteBounds | None":
+    def site_bounds(self) -> SiteBounds | None:
         """Site bounds on capital that all joint questions share, where there are several sites to choose from."""
         known = self.cache.site_bounds
         if self.sites is not None and (known is None or known.sites is not self.sites):
-            from planner.models.joint.shapes.site_bounds import SiteBounds
-
             self.cache.site_bounds = known = SiteBounds(sites=self.sites)
         return known if self.sites is not None else None
 

@@ -2,9 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations, product
 from typing import Any
 
@@ -15,17 +14,18 @@ from planner.instance.instance import Instance
 from planner.instance.references_and_pins import pinned_blocks
 from planner.models import SitesRequest
 from planner.models.joint.shapes.fibre_design import LARGE_BYTES, FibreDesigns
-from planner.models.joint.shapes.site_milp import LEFT_OUT, fabric_mw, set_values, stated
-from planner.models.joint.shapes.site_question import (
+from planner.models.joint.shapes.site_milp import (
     CENT_MUSD,
-    Circuit,
-    Joined,
-    PlacedParts,
-    SitePart,
-    SiteQuestion,
+    LEFT_OUT,
+    fabric_mw,
+    nearer_pairs_first,
+    set_values,
+    stated,
     without_dear_pairs,
 )
+from planner.models.joint.shapes.site_question import Circuit, Joined, PlacedParts, SitePart, SiteQuestion, SitesExtent
 from planner.models.joint.strategy_space import DEFAULT_WAN, Floats, Ints
+from planner.models.joint.time_bounds import EPS
 from planner.models.sites import split_model
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
@@ -39,6 +39,7 @@ from planner.solvers.signals import Deadline
 
 MANY_RACKS = 1_000_000_000  # more than any site has
 MANY_MODULES = 2000  # from which on the relaxation bounds the modules in use
+CAMPUS_GAP = 0.003  # of a MILP whose bound alone counts
 MOST_GROUPS = 100_000  # of sites whose routes are all added up
 
 
@@ -54,7 +55,7 @@ class Sites:
     placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
     # By parts and wavelengths of fibre that is not designed: longest round trips, and the cheapest sites within each.
     within: dict[Any, list[tuple[float, PlacedParts | None]]] = field(default_factory=dict)
-    prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics, as far as asked
+    prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
     fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # prices by sites and km of routes
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
@@ -355,9 +356,29 @@ class Sites:
                 asked.append((trip, found))
         return self.placed[key]
 
-    def answer(self, q: SiteQuestion, state: Callable[[SiteQuestion], Any] = stated) -> PlacedParts | None:
-        """Return the cheapest sites of a question that `state` states as a MILP; None if there are none."""
+    def paid_sites(self, at: SitesExtent, most_usd: float) -> PlacedParts | None:
+        """Return some sites of a point whose capital is at most `most_usd` USD, or None; no fabrics."""
         self.deadline.check()
+        circuit = Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
+        whole = self.question(at.parts, circuit, {})
+        for q in nearer_pairs_first(whole, most_usd - self.floor_usd(at.racks, at.sites)):
+            m = stated(q, racks=at.racks)
+            m.goal.deactivate()
+            if math.isfinite(most_usd):
+                m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
+            outcome = self.run(m)
+            if not outcome.infeasible and outcome.solution is None:
+                raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
+            if not outcome.infeasible and q.circuit == circuit:
+                return read_placed(m, q, outcome)
+            if outcome.infeasible and q.circuit is None:
+                break
+        return None
+
+    def answer(self, q: SiteQuestion, racks: int | None = None) -> PlacedParts | None:
+        """Return the cheapest sites of a question, with `racks` racks at least where given; None if there are none."""
+        self.deadline.check()
+        state = partial(stated, racks=racks)
         kept = without_dear_pairs(q, state, self.run)
         if kept is None:
             return None
@@ -416,3 +437,26 @@ def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedPart
         capital_usd=float(pyo.value(m.total)) * 1e6,
         proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
     )
+
+
+def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
+    """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
+    # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
+    rtts = s.rtts_ms
+    if sites > 1 and not rtts:
+        return math.inf
+    circuit = Circuit(1, rtts[-1]) if sites > 1 else None
+    parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
+
+    def priced(q: SiteQuestion) -> Any:
+        m = stated(q, racks=racks)
+        m.goal.set_value(m.total - module_musd * sum(m.modules.values()))
+        return m
+
+    q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
+    outcome = None if q is None else s.run(priced(q), gap=CAMPUS_GAP)
+    if outcome is None or outcome.infeasible:
+        return math.inf
+    if outcome.bound is None:
+        raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+    return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS

@@ -429,10 +429,12 @@ class FastestSearch:
         q, bounds = self.shape_problem, self.shape_problem.world.site_bounds
         if bounds is None or bounds.sites.designed or not q.several:
             return None
-        at = q.point(0.0)
-        own = Prices(sites=bounds.sites, parts=at.parts, cheapest=partial(bounds.cheapest, at))
-        found: Prices = bounds.prices.setdefault(at, own)
-        return found
+        sites, at = bounds.sites, q.point(0.0)
+
+        def cheapest(circuit: Circuit | None) -> PlacedParts | None:
+            return sites.answer(sites.question(at.parts, circuit, {}), at.racks)
+
+        return bounds.prices.setdefault(at, Prices(sites=sites, parts=at.parts, cheapest=cheapest))
 
     @property
     def _most_bytes(self) -> float:
