@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
-RAILS_STEPS = 6  # of the GPUs of a rack cabled, between which the most racks are bounded by the fewer
 NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and less than what cannot be had at all
 
 
@@ -103,12 +102,6 @@ class Unproven:
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 
 
-Question = tuple[Instance, dict[str, Any], tuple[Any, ...]]  # behind it what no plan may have, then seed and threads
-# Degrees by which a layer is cut: each of their values makes strategies of its own.
-DEGREES = tuple(f"layout.{x}_parallel" for x in ("tensor", "context", "expert", "sequence"))
-DEGREES += ("layout.microbatch_sequences",)
-
-
 @dataclass(kw_only=True)
 class JointCache:
     """The joint search's cache: strategies, bounds, times on a free network, fabric tables, site answers and plans.
@@ -117,7 +110,7 @@ class JointCache:
     other it starts anew, but for what that question has in common with the one before.
     """
 
-    question: Any = None
+    question: Any = None  # an instance, what no plan may have, then seed and threads
     without: dict[str, Any] = field(default_factory=dict)
     listed: list[Strategy] | None = None
     degrees: list[tuple[LayerShape, str]] | None = None  # by which layers may be cut
@@ -170,38 +163,6 @@ class JointCache:
         if self.sites is not None and self.sites.instance.limits.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
-    def strategies(self, problem: JointProblem, deadline: Deadline, count: int | None = None) -> list[Strategy]:
-        """List all strategies of the joint problem, each made once and kept in the search cache; raise at the deadline.
-
-        `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
-        """
-        self.degrees = list(ways_to_cut(problem)) if self.degrees is None else self.degrees
-        step = 1 if count is None else len(self.degrees) // count
-        if count is None and self.listed is not None:
-            return self.listed
-        if count is not None and step <= 1:
-            return []
-        # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
-        # are kept for other questions too.
-        known = next((x.problem for x in self.timed.values()), problem)
-        own, other = (
-            (replace(x.machine, gpu=x.machine.gpu.replaced(hbm_bytes=1.0)), x.transport_slowdown)
-            for x in (known, problem)
-        )
-        if own != other:
-            self.timed = {}
-        found, fronts = [], dict[LayerShape, LayerTimes]()
-        for degrees in self.degrees[::step]:
-            deadline.check()
-            if degrees not in self.cut:
-                shape, recomputes = degrees
-                one = self.timed.get(shape) or strategy(problem, shape, recomputes, fronts)
-                self.timed[shape] = one
-                self.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
-            found += self.cut[degrees]
-        self.listed = found if count is None else self.listed
-        return found
-
 
 @dataclass(kw_only=True)
 class World:
@@ -225,10 +186,9 @@ class World:
     @property
     def site_bounds(self) -> SiteBounds | None:
         """Site bounds on capital that all joint questions share, where there are several sites to choose from."""
-        known = self.cache.site_bounds
-        if self.sites is not None and (known is None or known.sites is not self.sites):
-            self.cache.site_bounds = known = SiteBounds(sites=self.sites)
-        return known if self.sites is not None else None
+        if self.cache.site_bounds is None and self.sites is not None:
+            self.cache.site_bounds = SiteBounds(sites=self.sites)
+        return self.cache.site_bounds
 
     @property
     def budget(self) -> float:
@@ -261,9 +221,38 @@ class World:
         """Count something for the certificate of a joint plan."""
         self.counts[name] = self.counts.get(name, 0) + number
 
-    def strategies(self) -> list[Strategy]:
-        """List all strategies (ways to cut a layer) of the joint question's declared space."""
-        return self.cache.strategies(self.problem, self.deadline)
+    def strategies(self, count: int | None = None) -> list[Strategy]:
+        """List all strategies (ways to cut a layer) of the joint question, each made once; raise at the deadline.
+
+        `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
+        """
+        cache, problem = self.cache, self.problem
+        if count is None and cache.listed is not None:
+            return cache.listed
+        cache.degrees = cache.degrees or list(ways_to_cut(problem))
+        step = 1 if count is None else len(cache.degrees) // count
+        if count is not None and step <= 1:
+            return []
+        # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
+        # are kept for other questions too.
+        known = next((x.problem for x in cache.timed.values()), problem)
+        own, other = (
+            (replace(x.machine, gpu=x.machine.gpu.replaced(hbm_bytes=1.0)), x.transport_slowdown)
+            for x in (known, problem)
+        )
+        if own != other:
+            cache.timed = {}
+        found, fronts = [], dict[LayerShape, LayerTimes]()
+        for degrees in cache.degrees[::step]:
+            self.deadline.check()
+            if degrees not in cache.cut:
+                shape, recomputes = degrees
+                one = cache.timed.get(shape) or strategy(problem, shape, recomputes, fronts)
+                cache.timed[shape] = one
+                cache.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
+            found += cache.cut[degrees]
+        cache.listed = found if count is None else cache.listed
+        return found
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any joint plan can have with `rails` GPUs of each cabled."""
@@ -272,8 +261,8 @@ class World:
             hardware, limit = instance.hardware, instance.limits.facility_power_mw
             owned = hardware.racks or 0
             if self.sites is not None:
-                # The sites are asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
-                step = max(1, self.problem.gpus // RAILS_STEPS)
+                # The sites are asked with `rails` rounded down to a sixth of a rack's GPUs, which saves questions.
+                step = max(1, self.problem.gpus // 6)
                 fewer = max(1, rails // step * step)
                 most = self.sites.max_racks(fewer) if self.problem.joined_racks(fewer) else 0
                 most = int(min(most, self.max_open * hardware.racks_per_module * joined_modules(instance, joined)))
@@ -380,7 +369,7 @@ def most_paid(instance: Instance) -> tuple[float, float]:
     return (money, racks) if racks * cost.rack_of(instance.hardware).price_usd <= money else (0.0, 0.0)
 
 
-def _needs(question: Question) -> tuple[Any, Any, Any]:
+def _needs(question: Any) -> tuple[Any, Any, Any]:
     """Return what a question's cached strategies, site answers and fabric tables each depend on."""
     # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
     # The tables of pipelines depend on all but the values of degrees that no plan may have.
@@ -391,8 +380,10 @@ def _needs(question: Question) -> tuple[Any, Any, Any]:
     memory = {} if isinstance(gpu, str) else {"hardware__accelerator__hbm_bytes": 0.0}
     others = limits.replaced(max_batch_tokens=None, memory_reserve_fraction=0.0)
     campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), limits=others, **memory)
+    # Each value of the degrees by which a layer is cut makes strategies of its own.
+    parallel = (f"layout.{x}_parallel" for x in ("tensor", "context", "expert", "sequence"))
     return (
-        (alone, _but(("sites", "placement.stripes", *DEGREES), without)),
+        (alone, _but(("sites", "placement.stripes", "layout.microbatch_sequences", *parallel), without)),
         (campus, _but(("layout.", "placement.stripes"), without), how),
         (campus, _but(("layout.", "sites"), without)),
     )

@@ -293,27 +293,25 @@ class Sites:
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them."""
-        # No fibre is designed: each pair costs at least the fibre of the exchange alone, of the circuit's bytes of a
-        # stage or fewer, or of any number of bytes if the circuit has 0.
+        """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them.
+
+        Over two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for any number
+        of bytes if the circuit has 0.
+        """
+        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        # designs that carry the exchange alone cost no less.
+        if len(parts) > 2:
+            if circuit is not None and not circuit.stage_bytes:
+                circuit = replace(circuit, stage_bytes=LARGE_BYTES)
+            found = self._placed(parts, circuit)
+            if found is None or not self.data.wan.traffic:
+                return math.inf if found is None else found.capital_usd
+        # No fibre is designed: each pair costs at least the fibre of the exchange alone.
         key = "least", parts, circuit
         if key not in self.placed:
             self.placed[key] = self.answer(self.question(parts, circuit, {}))
         placed = self.placed[key]
         return math.inf if placed is None else placed.capital_usd
-
-    def joined_least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the site capital of parts as `least` does, but over two sites by the design of their fibre."""
-        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
-        # designs that carry the exchange alone cost no less.
-        if len(parts) < 3:
-            return self.least(parts, circuit)
-        if circuit is not None and not circuit.stage_bytes:
-            circuit = replace(circuit, stage_bytes=LARGE_BYTES)
-        found = self._placed(parts, circuit)
-        if found is None:
-            return math.inf
-        return self.least(parts, circuit) if self.data.wan.traffic else found.capital_usd
 
     def question(
         self, parts: tuple[SitePart, ...], circuit: Circuit | None, designs: dict[Joined, float | None]

@@ -161,10 +161,6 @@ def refuse_unusable_pins(instance: Instance) -> None:
         Templates(instance=instance, transport_slowdown=1.0, power_counts=False).refuse_switches(gpus, None)
 
 
-NO_LIMIT = 10**9  # racks; no column has as many
-ROUNDING = 1e-12  # share of the racks, below a part of one
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
     """The fastest layout on a free network and given racks: seconds a sequence with a lower bound; infinite if none."""
@@ -270,9 +266,10 @@ def fewest_racks(
     `tolerance`: relative distance from the racks proven too few at which the search may end.
     """
     deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
-    world = World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None, deadline=deadline)
+    # No column has as many racks.
+    world = World(problem=problem_on(instance, 10**9), sites=None, templates=None, deadline=deadline)
     # It ends where the bound is within the tolerance of the racks, or at them: of as many the fastest is sought next.
-    goal = LeastCapital(world=world, limit=limit, end_gap=max(tolerance / (1 + tolerance), ROUNDING))
+    goal = LeastCapital(world=world, limit=limit, end_gap=max(tolerance / (1 + tolerance), 1e-12))
     goal.floor = RACKS_ALONE
     stopped = Loop(goal=goal).run() != "proved"
     plan = goal.incumbent
@@ -296,9 +293,6 @@ def fewest_racks(
 
 def _below(bound: float) -> int:
     return max(0, math.ceil(bound - 2 * CENTS) - 1)
-
-
-SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
 
 
 def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bool = True) -> JointSolution:
@@ -361,9 +355,6 @@ def solve_joint_cost(
     if found.plan is not None and found.plan is not known:
         cheapest.append(found.plan)
     return found
-
-
-BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
 
 
 class Span(NamedTuple):
@@ -469,8 +460,9 @@ class RunSearch:
                 report(self.solving.progress, line, usd, self.bound, found=written_from)
             return
         report(self.solving.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
-        below = seconds * BELOW
-        middle = [(span.start + below) / 2] if below - span.start > SHORT * below else []
+        below = seconds * (1 - 3 * EPS)  # plans that are faster by more than rounding
+        # A span longer than a twentieth of its end is cut in two before its plans are sought.
+        middle = [(span.start + below) / 2] if below - span.start > 0.05 * below else []
         for start, end in itertools.pairwise([span.start, *middle, below]):
             self.push(usd, start, end)
         self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding

@@ -182,16 +182,16 @@ class Stages:
     @cached_property
     def _needed(self) -> Ints:
         """Fewest layers that each stage must recompute to hold each size (its columns), `NO_FIT` where it cannot."""
-        s, stages, sizes = self.column.strategy, np.arange(self.column.p)[:, None], self.sizes[None, :]
+        s, stages, sizes = self.column.strategy, np.arange(self.column.p)[:, None], self.sizes
         limit = s.problem.memory_limit * (1 + EPS)
-        fits = self.used_bytes(stages, sizes, 0) <= limit
         if s.recomputes == "none":
-            return np.where(fits, 0, NO_FIT)
-        one, every = (self.used_bytes(stages, sizes, recomputed) for recomputed in (1, sizes))
+            return np.where(self.used_bytes(stages, sizes[None, :], 0) <= limit, 0, NO_FIT)
+        levels = np.stack([0 * sizes, 0 * sizes + 1, sizes])[:, None, :]
+        none, one, every = self.used_bytes(stages, sizes[None, :], levels)
         saved = (one - every) / np.maximum(sizes - 1, 1)  # by each recomputed layer after the first
         more = np.divide(one - limit, saved, out=np.where(one <= limit, 0.0, np.inf), where=saved > 0)
         some = np.where(more <= sizes - 1, 1 + np.ceil(np.maximum(more, 0.0)), NO_FIT).astype(np.int64)
-        return np.where(fits & (stages != self.forced) & (self.each <= 0), 0, some)
+        return np.where((none <= limit) & (stages != self.forced) & (self.each <= 0), 0, some)
 
     def stage_seconds(self, stages: Ints, layers: Ints, recomputed: Ints) -> Floats:
         """Compute the seconds a step of some stages, the head included, without what unequal chunks wait."""

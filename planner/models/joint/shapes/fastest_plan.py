@@ -114,7 +114,7 @@ class FastestSearch:
         """List slowdowns for a shape's fastest plan that may be worth their price: smaller ones cost more."""
         # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less; not
         # of a class of shapes, for which no fabric is chosen.
-        q, sites = self.shape_problem, self.shape_problem.world.sites
+        q, sites, each = self.shape_problem, self.shape_problem.world.sites, self._usd_per_mw
         every = q.has_all_sizes and sites is not None and sites.counts_power
         if q.world.templates is None:
             phi = q.world.problem.transport_slowdown
@@ -125,9 +125,10 @@ class FastestSearch:
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
         found: list[SlowdownLevel] = []
         lowest = np.full(len(sends), np.inf)
+        priced = {g: replace(x, usd=x.usd + each * x.mw) if each else x for g, x in self.options.items()}
         for allreduce in allreduces.tolist():
             q.world.deadline.check()
-            tables = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
+            tables = {g: least_at(x, sends, allreduce) for g, x in priced.items()}
             usd = q.least_sum(tables) - self._power_usd
             worth = np.isfinite(usd)
             if not every:
@@ -135,9 +136,6 @@ class FastestSearch:
             found += [SlowdownLevel(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
-
-    def _with_power(self, x: DesignTable) -> DesignTable:
-        return replace(x, usd=x.usd + self._usd_per_mw * x.mw) if self._usd_per_mw else x
 
     @property
     def _usd_per_mw(self) -> float:

@@ -4,7 +4,7 @@ No solver is needed to state them, so that a cluster, which has one site, loads 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from planner.plan.plan_sections import WanPlan
@@ -12,8 +12,6 @@ from planner.solvers.outcome import Outcome
 
 if TYPE_CHECKING:
     from planner.models.sites.split_data import Pair, SplitData
-
-COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +96,6 @@ class SitesExtent:
     wavelengths: int = 1  # of the fibre between every two of them
 
     @property
-    def coarse(self) -> "SitesExtent":
-        """A point of site bounds that covers this one and many others: a few hundredths fewer racks."""
-        return replace(self, racks=_down(self.racks), largest=_down(self.largest))
-
-    @property
     def parts(self) -> tuple[SitePart, ...]:
         """Parts of a site question without fabric: one with as many racks as the largest, others of at least one."""
         return SitePart(1, self.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (self.sites - 1)
@@ -117,8 +110,3 @@ class SitesExtent:
             and self.rtt_ms >= other.rtt_ms
             and self.wavelengths <= other.wavelengths
         )
-
-
-def _down(racks: int) -> int:
-    step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
-    return racks // step * step
