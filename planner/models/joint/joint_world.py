@@ -119,8 +119,7 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     bounds: dict[Strategy, tuple[tuple[float, float], float]] = field(default_factory=dict)  # behind what is paid
-    free: dict[Column, float] = field(default_factory=dict)
-    slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
+    free: dict[Column, float] = field(default_factory=dict)  # seconds a sequence on a free network
     templates: Templates | None = None
     sites: "Sites | None" = None
     site_bounds: SiteBounds | None = None
@@ -152,7 +151,7 @@ class JointCache:
                 strategies, sites, fabrics = (a == b for a, b in zip(own, other, strict=True))
                 for same, names in (
                     (strategies, ("cut", "terms")),
-                    (strategies and sites, ("tables", "bounds", "free", "slower")),
+                    (strategies and sites, ("tables", "bounds", "free")),
                     (sites, ("sites", "site_bounds")),
                     (fabrics, ("templates",)),
                 ):
