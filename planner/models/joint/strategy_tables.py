@@ -228,9 +228,10 @@ def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> 
 
 
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
-    """Return which pipelines of a strategy's table may hold the model under any ZeRO stage."""
+    """Return which pipelines of a strategy's table may hold the model under any ZeRO stage; raise at the deadline."""
     # The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
     # holds the gathered weights of a layer.
+    world.deadline.check()
     zeros, of = s.problem.zero_stages, table_of(world, s)
     if of.in_memory is None:
         rows = of.rows
@@ -245,11 +246,7 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
 
 def some_in_memory(world: World) -> bool:
     """Return whether any strategy's table has a pipeline that may hold the model; raise at the deadline."""
-    for s in world.strategies():
-        world.deadline.check()
-        if pipelines_in_memory(world, s).any():
-            return True
-    return False
+    return any(pipelines_in_memory(world, s).any() for s in world.strategies())
 
 
 def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
