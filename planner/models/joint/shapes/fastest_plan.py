@@ -229,8 +229,10 @@ class FastestSearch:
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
         """Return the clock seconds a sequence of a shape's network candidate, infinite over the limit."""
-        # A round trip comes on top of everything.
-        key, q, later = (level.send, level.allreduce, waves), self.shape_problem, self._later_seconds(rtt)
+        key, q = (level.send, level.allreduce, waves), self.shape_problem
+        # What a round trip adds to the shortest's comes on top of everything.
+        trips = q.world.problem.wan.round_trips if q.several else 0.0
+        later = trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
         if key not in self.timed:
             conditions = q.conditions(level.send, level.allreduce, q.fibre(waves, q.rtts_ms[0]))
             found = q.split(conditions, limit / q.min_stretch - later)
@@ -238,12 +240,6 @@ class FastestSearch:
                 return math.inf
             self.timed[key] = found
         return float(q.on_clock(self.timed[key].seconds + later))
-
-    def _later_seconds(self, rtt: float) -> float:
-        """Return the seconds a sequence that a round trip between a plan's sites adds to the shortest's."""
-        q = self.shape_problem
-        trips = q.world.problem.wan.round_trips if q.several else 0.0
-        return trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
 
     def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
         """List a shape's slowdowns that the budget may pay, with the most wavelengths paid in addition."""
