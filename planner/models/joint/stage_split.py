@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -551,7 +552,4 @@ def _holds(x: Patterns, allowed: Flags) -> bool:
 
 
 def _shifted(sums: int, layers: list[int]) -> int:
-    found = 0
-    for n in layers:
-        found |= sums << n
-    return found
+    return reduce(or_, (sums << n for n in layers), 0)

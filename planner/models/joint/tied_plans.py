@@ -22,7 +22,6 @@ from planner.plan.certificate import EndName
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
 MOST_NODES = 1_500  # that are opened for it
-SIMPLER_SHAPES, SIMPLER_NODES = 60, 20000  # that are priced and opened for a simpler plan than the choice
 MORE = 1e-9  # share: more than a share that is known, or than rounding
 ROUNDS = 6  # in which the share of groups under one leaf is raised
 
@@ -108,8 +107,8 @@ def simplest_within(
         rank=lambda x: simplicity(x)[first:],
         least_rank=lambda x: least_simplicity(x)[first:],
         best=simplicity(plan)[first:],
-        most_shapes=SIMPLER_SHAPES,
-        most_nodes=SIMPLER_NODES,
+        most_shapes=60,
+        most_nodes=20_000,
     )
     return End(plan=found or plan, proven=proven)
 
