@@ -403,10 +403,8 @@ class RunSearch:
                 self.heap.append(span._replace(usd=max(span.usd, found.lower_bound or 0.0)))
                 stopped, self.failure = found.stopped, found.failure
                 break
-            if found.status == "unknown":
-                self.given_up = min(self.given_up, span.usd)
-            if found.status == "feasible":
-                self.given_up = min(self.given_up, found.lower_bound or 0.0)
+            if found.status in ("unknown", "feasible"):
+                self.given_up = min(self.given_up, span.usd if found.plan is None else found.lower_bound or 0.0)
             if self.last is None:
                 self.free_bound = found.fabric_free_bound
             if found.plan is not None:

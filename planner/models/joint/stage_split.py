@@ -83,7 +83,7 @@ T = TypeVar("T", LayerSplit, Thresholds)
 ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes"
 KEPT = *ALONE, "_tails"
 BY_SIZE = "_needed", "recomputed", "chunk"  # by stage and size, whatever unequal chunks wait
-OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_steps", "_up_to"  # whatever the fibre
+OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_up_to"  # whatever the fibre
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,14 +252,9 @@ class Stages:
         return pipeline_bubble_seconds(self.sharded, order, self.counts, stage, self.send)
 
     @cached_property
-    def _steps(self) -> tuple[Floats, Any]:
-        """Bound the seconds a step of the largest stage of a split by its layers, and those to fill the pipeline."""
-        return self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
-
-    @cached_property
     def min_seconds_by_most(self) -> Floats:
         """Bound the seconds of a step by the layers of a split's largest stage, one entry a size."""
-        stage, filling = self._steps
+        stage, filling = self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
         return np.asarray((stage + (np.sum(self._tails, axis=0)[self.sizes - 1] + filling)) * (1 - EPS))
 
     @cached_property
@@ -386,7 +381,7 @@ class Stages:
             return found._under_rule(self, lambda stages: stages.over(conditions, cutoff))
         alone = self.bounding
         if len(alone.sizes):
-            _ = alone._steps, alone._up_to  # once for all fibre
+            _ = alone._up_to  # once for all fibre
         timed = alone._with(OVER_FIBRE, conditions=conditions, cutoff=cutoff)
         if alone is self:
             return timed
