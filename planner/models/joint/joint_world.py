@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
-NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and less than what cannot be had at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,8 @@ class World:
     @property
     def budget(self) -> float:
         """Most USD that a joint plan may cost."""
-        return self.problem.instance.limits.budget_usd or NO_BUDGET
+        # Without a budget more than any plan costs, and less than what cannot be had at all.
+        return self.problem.instance.limits.budget_usd or 1e30
 
     def with_budget(self, usd: float) -> "World":
         """Return the world of a joint question with another budget in USD."""

@@ -45,7 +45,6 @@ from planner.solvers.signals import Deadline
 
 MANY_RACKS = 1_000_000_000  # more than any site has
 MANY_MODULES = 2000  # from which on the relaxation bounds the modules in use
-CAMPUS_GAP = 0.003  # of a MILP whose bound alone counts
 MOST_GROUPS = 100_000  # of sites whose routes are all added up
 LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a bound at any number of bytes
 
@@ -560,7 +559,7 @@ def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> fl
         return m
 
     q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
-    outcome = None if q is None else s.run(priced(q), gap=CAMPUS_GAP)
+    outcome = None if q is None else s.run(priced(q), gap=0.003)  # its bound alone counts
     if outcome is None or outcome.infeasible:
         return math.inf
     if outcome.bound is None:

@@ -20,10 +20,7 @@ from planner.models.joint.solve_joint import least_capital_plan
 from planner.models.joint.stage_split import Column, Stages
 from planner.plan.certificate import EndName
 
-MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
-MOST_NODES = 1_500  # that are opened for it
 MORE = 1e-9  # share: more than a share that is known, or than rounding
-ROUNDS = 6  # in which the share of groups under one leaf is raised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +125,7 @@ class _Ties:
             return None
         at = local_share(plan)
         asked = at + MORE
-        for _ in range(ROUNDS):
+        for _ in range(6):
             if at >= 1:
                 return End(plan=plan, proven=True)
             ranked = {"rank": lambda _: (0.0,), "least_rank": lambda _: (0.0,), "best": (1.0,), "enough": (0.0,)}
@@ -151,7 +148,7 @@ class _Ties:
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
         left = loop.copy() if loop is not None and local > 0 else None
-        how = {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES} | ranked
+        how = {"most_shapes": 300, "most_nodes": 1_500} | ranked  # the shapes that are not priced remain unproven
         goal = LeastRank(world=world, budget=self.usd, limit=self.seconds, **how)
         stopped = (loop or Loop(goal=goal)).run(goal)
         if left is not None and goal.chosen is None:

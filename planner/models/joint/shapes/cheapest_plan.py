@@ -20,8 +20,6 @@ from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandi
 from planner.models.joint.shapes.shape_problem import first
 from planner.models.joint.shapes.site_question import PlacedParts
 
-QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it
-
 
 @dataclass(frozen=True, slots=True)
 class SlowdownChoice:
@@ -48,7 +46,7 @@ class CheapestSearch(FastestSearch):
         if not self._rtts or not len(self._wavelengths):
             return
         q, fewest, last, order = self.shape_problem, int(self._wavelengths[0]), self._rtts[-1], itertools.count()
-        if q.racks > QUICK_TABLE_RACKS:
+        if q.racks > 4096:  # up to these, tables of fabrics take less time than a MILP over sites, and come before it
             templates = q.world.templates
             # Few fabrics have all-reduce groups under one leaf, and mostly none: where they must, tables come first.
             if templates is None or templates.min_local_share == 0:
