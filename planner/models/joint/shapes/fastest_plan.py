@@ -26,8 +26,6 @@ from planner.models.joint.strategy_space import Flags, Floats, Ints
 from planner.physics.network import transport
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
-LIKELY_TRIES = 10  # questions to the sites of a shape where only a likely plan is sought
-DESIGNED_TRIES = 2  # of them, where each designs the fibre of many groups of sites
 AGREEMENT_ROUNDS = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 MUCH_DEARER = 1.1  # fabrics with a gateway than without, which are not tried
 
@@ -511,12 +509,12 @@ def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
 
 def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> JointPlan | None:
     """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest, if any."""
-    # `likely`: where fibre is designed, only plans of stages as even as can be are sought.
+    # `likely`: where fibre is designed, only plans of stages as even as can be are sought, and few: each question to
+    # the sites designs the fibre of many groups.
     search = FastestSearch(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     sites = shape_problem.world.sites
-    tries = LIKELY_TRIES if sites is None or not sites.designed else DESIGNED_TRIES
-    for _ in range(tries) if likely else itertools.count():
+    for _ in range(10 if sites is None or not sites.designed else 2) if likely else itertools.count():
         candidate = search.next(target)
         found = None if candidate is None else search.try_sites(candidate, target)
         if candidate is None or found is not None:
