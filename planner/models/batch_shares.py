@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from planner.models.joint.free_network import conditions_of, fastest_of
+from planner.models.joint.solve_joint import conditions_of, fastest_of
 from planner.models.joint.strategy_space import MICRO_BATCHES, JointProblem
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy

@@ -7,10 +7,9 @@ from typing import Any
 
 from planner.instance.instance import TOLERANCE, Instance
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
-from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital
-from planner.models.joint.solve_joint import Solving
+from planner.models.joint.solve_joint import Solving, least_capital_plan
 from planner.models.joint.tied_plans import End, Ends, ends_within, local_share, simplest_within, simplicity
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan

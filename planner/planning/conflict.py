@@ -9,11 +9,9 @@ import numpy as np
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options, SitesRequest
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.least_cost import solve_joint_cost
+from planner.models.joint.joint_world import JointCache, JointSolution
 from planner.models.joint.search.fewest_days import ANY_PLAN
-from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
 from planner.models.joint.strategy_tables import some_in_memory
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site.cost import rack_of

@@ -13,9 +13,8 @@ from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import NodeLoad, Options, Relaxation
-from planner.models.joint.joint_world import JointPlan, World
+from planner.models.joint.joint_world import JointCache, JointPlan, World
 from planner.models.joint.search.fewest_days import ANY_PLAN
-from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stage_split import Column
 from planner.physics.site import cost

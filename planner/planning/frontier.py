@@ -14,10 +14,9 @@ from itertools import pairwise
 from planner.checks.check_plan import check
 from planner.instance.instance import FabricInstance, Instance, hardware_kind
 from planner.models import Options
-from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
+from planner.models.joint.joint_world import CENTS, JointCache, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
-from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics

@@ -15,10 +15,15 @@ from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import Instance, hardware_kind
 from planner.models import Options, batch_shares
 from planner.models.batch_shares import PoolLayout, Shares
-from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution, World
-from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import (
+    Solving,
+    conditions_of,
+    least_run_cost,
+    problem_on,
+    solve_joint,
+    solve_joint_cost,
+)
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import JointProblem
 from planner.physics import step_errors

@@ -18,10 +18,9 @@ from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, rack_order
-from planner.models.joint.free_network import strategy_of
-from planner.models.joint.joint_world import JointPlan, JointSolution
-from planner.models.joint.search_cache import JointCache
-from planner.models.joint.stage_layers import ROUNDING, fastest_split
+from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
+from planner.models.joint.solve_joint import strategy_of
+from planner.models.joint.stage_split import ROUNDING, fastest_split
 from planner.models.joint.tied_plans import freed_of_rules
 from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport

@@ -17,7 +17,7 @@ from planner.errors import InputError, InternalError
 from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on, strategy_of
+from planner.models.joint.solve_joint import conditions_of, fewest_racks, problem_on, strategy_of
 from planner.models.model_choice import instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY

@@ -11,9 +11,9 @@ from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.models import Options
+from planner.models.joint.joint_world import JointCache
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
-from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics import ticking
 from planner.physics.training.layer_time import days_of

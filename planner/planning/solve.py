@@ -14,8 +14,7 @@ from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, hardware_kind
 from planner.models import Options
-from planner.models.joint.joint_world import EPS, JointSolution, World
-from planner.models.joint.search_cache import JointCache
+from planner.models.joint.joint_world import EPS, JointCache, JointSolution, World
 from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
 from planner.models.joint.stage_split import Column
 from planner.physics import ticking

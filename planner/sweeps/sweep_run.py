@@ -23,7 +23,7 @@ from planner.errors import InputError, PlannerError, needed, shown
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
-from planner.models.joint.search_cache import JointCache
+from planner.models.joint.joint_world import JointCache
 from planner.planning.load import load_instance
 from planner.planning.plausible_ranges import warn
 from planner.planning.solve import options_of, solve_instance

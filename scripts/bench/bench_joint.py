@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.search_cache import JointCache
+from planner.models.joint.joint_world import JointCache, JointSolution
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.planning.load import load_instance
 

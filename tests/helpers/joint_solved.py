@@ -8,9 +8,8 @@ from joint_brute_force import Plan
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
 from planner.models.joint.joint_world import JointSolution, World
-from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.least_capital import LeastCapital
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import Solving, least_capital_plan, solve_joint
 from planner.solvers.signals import Deadline
 
 _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the hash of the instance and the seed

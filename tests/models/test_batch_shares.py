@@ -8,7 +8,7 @@ import pytest
 from joint_toys import PRECISION
 
 from planner.models import batch_shares
-from planner.models.joint.free_network import conditions_of, fastest_of, problem_on
+from planner.models.joint.solve_joint import conditions_of, fastest_of, problem_on
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.parallel_strategy import padded
 from planner.planning.load import load_instance

@@ -23,9 +23,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import Options
 from planner.models.joint import site_choice
-from planner.models.joint.least_cost import solve_joint_cost
-from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_world import JointCache
+from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
 from planner.models.sites.site_conflicts import conflict
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED

@@ -17,8 +17,7 @@ from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.least_cost import RunSearch, Span
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joint
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
 from planner.planning import explain

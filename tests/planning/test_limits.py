@@ -76,7 +76,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
         return run(*args, **how)
 
     monkeypatch.setattr(Deadline, "left", property(found.left))
-    monkeypatch.setattr("planner.models.joint.search_cache.strategies_of", strategies)
+    monkeypatch.setattr("planner.models.joint.joint_world.strategies_of", strategies)
     monkeypatch.setattr(highs, "run", lambda *args, **how: (milp if "time_limit" in how else run)(*args, **how))
     yield found
 

@@ -11,7 +11,7 @@ import planner
 from planner.checks import joint_proof
 from planner.checks.joint_proof import missing_columns
 from planner.checks.strategy_space_check import max_racks
-from planner.models.joint.search_cache import JointCache
+from planner.models.joint.joint_world import JointCache
 from planner.models.joint.site_choice import Sites
 from planner.physics.site.cost import rack_of
 from planner.plan.plan_sections import layout_in_short

@@ -11,31 +11,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from planner.instance.instance import pinned_blocks
+from planner.instance.instance import Instance, Limits, Objective, hardware_kind, pinned_blocks
 from planner.models.fabric.fabric_templates import Template, Templates
-from planner.models.joint.search_cache import JointCache
+from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.shapes.site_question import PlacedParts
 from planner.models.joint.stage_split import Column, LayerSplit
-from planner.models.joint.strategy_space import JointProblem, Strategy
+from planner.models.joint.strategy_space import Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import Upkeep, lanes_to_choose
 from planner.physics.site import cost
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.layer_time import LayerTimes, days_of
+from planner.physics.training.operations import LayerShape
 from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
-    from planner.models.joint.shapes.site_bounds import SiteBounds
     from planner.models.joint.site_choice import Sites
 
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
-RAILS_STEPS = 6  # of the GPUs of a rack cabled, between which the most racks are bounded by the fewer
-NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and less than what cannot be had at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +100,67 @@ CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 
 
 @dataclass(kw_only=True)
+class JointCache:
+    """The joint search's cache: strategies, bounds, times on a free network, fabric tables, site answers and plans.
+
+    It serves instances that differ in budget, racks of a cluster, deadline, tokens, objective and name alone; for any
+    other it starts anew, but for what that question has in common with the one before.
+    """
+
+    question: Any = None  # an instance, what no plan may have, then seed and threads
+    without: dict[str, Any] = field(default_factory=dict)
+    listed: list[Strategy] | None = None
+    degrees: list[tuple[LayerShape, str]] | None = None  # by which layers may be cut
+    cut: dict[tuple[LayerShape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
+    timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # one of each shape, of any question
+    terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
+    tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
+    bounds: dict[Strategy, tuple[tuple[float, float], float]] = field(default_factory=dict)  # behind what is paid
+    free: dict[Column, float] = field(default_factory=dict)  # seconds a sequence on a free network
+    templates: Templates | None = None
+    sites: "Sites | None" = None
+    site_bounds: SiteBounds | None = None
+    plans: dict[float, Any] = field(default_factory=dict)  # by size
+    search: Any = None  # the last search by days, where another goal may go on with it
+    # The plans of searches by cost, by the racks of a cluster, which all are in their cost.
+    cheapest: dict[int | None, list[Any]] = field(default_factory=dict)
+    by_hardware: dict[Any, "JointCache"] = field(default_factory=dict)  # of its alternatives
+    inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
+    answers: list[Any] = field(default_factory=list)  # proven, each behind its question
+
+    def serves(self, instance: Instance) -> bool:
+        """Return whether the search cache is an instance's, whatever its budget, racks, deadline, tokens and goal."""
+        return self.question is not None and bool(self.question[0] == _question(instance))
+
+    def of(self, instance: Instance) -> "JointCache":
+        """Return the search cache of an instance whose hardware may differ: this one, or its own hardware's."""
+        if self.question is None or self.serves(instance):
+            return self
+        return self.by_hardware.setdefault(hardware_kind(instance.hardware), JointCache())
+
+    def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
+        """Make the search cache that of an instance: start anew where more than its size differs."""
+        question = _question(instance), without, how
+        if question != self.question:
+            fresh, kept = JointCache(question=question), {"by_hardware", "timed", "answers"}
+            if self.question is not None:
+                own, other = _needs(self.question), _needs(question)
+                strategies, sites, fabrics = (a == b for a, b in zip(own, other, strict=True))
+                for same, names in (
+                    (strategies, ("cut", "terms")),
+                    (strategies and sites, ("tables", "bounds", "free")),
+                    (sites, ("sites", "site_bounds")),
+                    (fabrics, ("templates",)),
+                ):
+                    kept.update(names if same else ())
+            for name in self.__dataclass_fields__.keys() - kept:
+                setattr(self, name, getattr(fresh, name))
+            self.without = without
+        if self.sites is not None and self.sites.instance.limits.budget_usd != instance.limits.budget_usd:
+            self.sites.pay(instance)
+
+
+@dataclass(kw_only=True)
 class World:
     """The context of a joint question that all columns share: problem, sites, fabrics, and the certificate's counts."""
 
@@ -121,19 +180,17 @@ class World:
         self.unproven.usd = min(self.unproven.usd, usd)
 
     @property
-    def site_bounds(self) -> "SiteBounds | None":
+    def site_bounds(self) -> SiteBounds | None:
         """Site bounds on capital that all joint questions share, where there are several sites to choose from."""
-        known = self.cache.site_bounds
-        if self.sites is not None and (known is None or known.sites is not self.sites):
-            from planner.models.joint.shapes.site_bounds import SiteBounds
-
-            self.cache.site_bounds = known = SiteBounds(sites=self.sites)
-        return known if self.sites is not None else None
+        if self.cache.site_bounds is None and self.sites is not None:
+            self.cache.site_bounds = SiteBounds(sites=self.sites)
+        return self.cache.site_bounds
 
     @property
     def budget(self) -> float:
         """Most USD that a joint plan may cost."""
-        return self.problem.instance.limits.budget_usd or NO_BUDGET
+        # Without a budget more than any plan costs, and less than what cannot be had at all.
+        return self.problem.instance.limits.budget_usd or 1e30
 
     def with_budget(self, usd: float) -> "World":
         """Return the world of a joint question with another budget in USD."""
@@ -161,9 +218,38 @@ class World:
         """Count something for the certificate of a joint plan."""
         self.counts[name] = self.counts.get(name, 0) + number
 
-    def strategies(self) -> list[Strategy]:
-        """List all strategies (ways to cut a layer) of the joint question's declared space."""
-        return self.cache.strategies(self.problem, self.deadline)
+    def strategies(self, count: int | None = None) -> list[Strategy]:
+        """List all strategies (ways to cut a layer) of the joint question, each made once; raise at the deadline.
+
+        `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
+        """
+        cache, problem = self.cache, self.problem
+        if count is None and cache.listed is not None:
+            return cache.listed
+        cache.degrees = cache.degrees or list(ways_to_cut(problem))
+        step = 1 if count is None else len(cache.degrees) // count
+        if count is not None and step <= 1:
+            return []
+        # Its times, which the machine but for the size of its memory, the model and the transport's slowdown decide,
+        # are kept for other questions too.
+        known = next((x.problem for x in cache.timed.values()), problem)
+        own, other = (
+            (replace(x.machine, gpu=x.machine.gpu.replaced(hbm_bytes=1.0)), x.transport_slowdown)
+            for x in (known, problem)
+        )
+        if own != other:
+            cache.timed = {}
+        found, fronts = [], dict[LayerShape, LayerTimes]()
+        for degrees in cache.degrees[::step]:
+            self.deadline.check()
+            if degrees not in cache.cut:
+                shape, recomputes = degrees
+                one = cache.timed.get(shape) or strategy(problem, shape, recomputes, fronts)
+                cache.timed[shape] = one
+                cache.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
+            found += cache.cut[degrees]
+        cache.listed = found if count is None else cache.listed
+        return found
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any joint plan can have with `rails` GPUs of each cabled."""
@@ -172,8 +258,8 @@ class World:
             hardware, limit = instance.hardware, instance.limits.facility_power_mw
             owned = hardware.racks or 0
             if self.sites is not None:
-                # The sites are asked with `rails` rounded down to a share of a rack's GPUs, which saves questions.
-                step = max(1, self.problem.gpus // RAILS_STEPS)
+                # The sites are asked with `rails` rounded down to a sixth of a rack's GPUs, which saves questions.
+                step = max(1, self.problem.gpus // 6)
                 fewer = max(1, rails // step * step)
                 most = self.sites.max_racks(fewer) if self.problem.joined_racks(fewer) else 0
                 most = int(min(most, self.max_open * hardware.racks_per_module * joined_modules(instance, joined)))
@@ -270,3 +356,46 @@ class JointSolution:
     max_racks: dict[int, int] = field(default_factory=dict)  # of any plan, by the GPUs of each that are cabled
     joined_racks: dict[int, int] = field(default_factory=dict)  # at most by a fabric, where ports bound them
     failure: str = ""
+
+
+def most_paid(instance: Instance) -> tuple[float, float]:
+    """Return the budget in USD and racks that cached tables hold for; none where it does not pay a cluster's racks."""
+    money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
+    if instance.grid is not None or racks is None:
+        return money, math.inf
+    return (money, racks) if racks * cost.rack_of(instance.hardware).price_usd <= money else (0.0, 0.0)
+
+
+def _needs(question: Any) -> tuple[Any, Any, Any]:
+    """Return what a question's cached strategies, site answers and fabric tables each depend on."""
+    # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
+    # The tables of pipelines depend on all but the values of degrees that no plan may have.
+    instance, without, how = question
+    limits, gpu = instance.limits, instance.hardware.accelerator
+    own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
+    alone = instance.replaced(grid=instance.grid is None, limits=own, pins=_but(("sites.", "wan."), instance.pins))
+    memory = {} if isinstance(gpu, str) else {"hardware__accelerator__hbm_bytes": 0.0}
+    others = limits.replaced(max_batch_tokens=None, memory_reserve_fraction=0.0)
+    campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), limits=others, **memory)
+    # Each value of the degrees by which a layer is cut makes strategies of its own.
+    parallel = (f"layout.{x}_parallel" for x in ("tensor", "context", "expert", "sequence"))
+    return (
+        (alone, _but(("sites", "placement.stripes", "layout.microbatch_sequences", *parallel), without)),
+        (campus, _but(("layout.", "placement.stripes"), without), how),
+        (campus, _but(("layout.", "sites"), without)),
+    )
+
+
+def _but(prefixes: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    return {path: value for path, value in values.items() if not path.startswith(prefixes)}
+
+
+def _question(instance: Instance) -> Instance:
+    """Return the search cache's key: an instance without budget, deadline, tokens, objective, name, cluster racks."""
+    # The racks of a cluster are its size, but under a limit on power, where they take it from the fabric.
+    limits = instance.limits.replaced(budget_usd=None, deadline_days=None)
+    work = instance.workload.replaced(tokens=1.0)  # days are counted from seconds a sequence
+    changed = {"limits": limits, "workload": work, "objective": Objective(), "name": ""}
+    if instance.grid is None and limits.facility_power_mw is None and instance.hardware.racks is not None:
+        changed["hardware"] = instance.hardware.replaced(racks=1)
+    return instance.replaced(**changed)

@@ -1,10 +1,14 @@
-"""Choose the cheapest sites for the blocks of a column, their fabrics and the fibre between them, by a MILP."""
+"""Choose the cheapest sites for the blocks of a column, their fabrics and the fibre between them, by a MILP.
+
+Fibre that is designed has a price for each set of sites, and a lower bound for each pair. The exchange takes no longer
+than the step allows: the time of a ring at the rate of the wavelengths, after the round trips of the two sites farthest
+apart. Other traffic is carried in addition, as far as the fibre has room.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations, product
 from typing import Any
 
@@ -12,25 +16,26 @@ import numpy as np
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance, pinned_blocks
-from planner.models import SitesRequest
-from planner.models.joint.shapes.fibre_design import LARGE_BYTES, FibreDesigns
-from planner.models.joint.shapes.site_milp import LEFT_OUT, fabric_mw, set_values, stated
-from planner.models.joint.shapes.site_question import (
+from planner.models import GradientExchange, Options, SitesRequest, WanRequest, wan_design
+from planner.models.joint.shapes.site_milp import (
     CENT_MUSD,
-    Circuit,
-    Joined,
-    PlacedParts,
-    SitePart,
-    SiteQuestion,
+    LEFT_OUT,
+    fabric_mw,
+    nearer_pairs_first,
+    set_values,
+    stated,
     without_dear_pairs,
 )
+from planner.models.joint.shapes.site_question import Circuit, Joined, PlacedParts, SitePart, SiteQuestion, SitesExtent
 from planner.models.joint.strategy_space import DEFAULT_WAN, Floats, Ints
-from planner.models.sites import split_model
+from planner.models.joint.time_bounds import EPS
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.models.sites.split_model import build, penalty_musd
+from planner.models.sites.split_model import build, penalty_musd, rules_without
+from planner.models.wan_design import RouteOption
 from planner.physics.network import fabric_designs
 from planner.physics.site import cost
+from planner.physics.site.wan import SiteFibre, assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, UnansweredError, Values
@@ -39,6 +44,111 @@ from planner.solvers.signals import Deadline
 MANY_RACKS = 1_000_000_000  # more than any site has
 MANY_MODULES = 2000  # from which on the relaxation bounds the modules in use
 MOST_GROUPS = 100_000  # of sites whose routes are all added up
+LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a bound at any number of bytes
+
+
+@dataclass(kw_only=True)
+class FibreDesigns:
+    """Designs of the fibre between sites of joint plans of one instance, each made once."""
+
+    instance: Instance
+    data: SplitData
+    seed: int = 0
+    solved: int = 0
+    plans: dict[Any, WanPlan | None] = field(default_factory=dict)
+    # Of a pair of sites the fibre, and the routes that their exchange may take.
+    routes: dict[Pair, tuple[SiteFibre, list[RouteOption]]] = field(default_factory=dict)
+    tables: dict[Any, Floats] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; a design cut short by it is not kept
+
+    def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
+        """Return the fibre design of least capital that joins some sites of a shape; None where no fibre does."""
+        # `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
+        request = self.request(sites, circuit, window_seconds)
+        if request not in self.plans:
+            outcome = wan_design.solve(self.instance, request, Options(seed=self.seed, time_limit=self.deadline.limit))
+            self.solved += 1
+            self.deadline.check()
+            if outcome.solution is None and not outcome.infeasible:
+                raise UnansweredError(
+                    f"joint sites: the design of the fibre ended without an answer ({outcome.detail})"
+                )
+            self.plans[request] = outcome.solution
+        return self.plans[request]
+
+    def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
+        """Return the request for a fibre design of some sites: the exchange, and its window in seconds."""
+        holding = tuple(sorted(sites.holding))
+        exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
+        if circuit is not None and len(holding) > 1:
+            wan, size = self.data.wan, circuit.stage_bytes
+            rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
+            gbps = circuit.wavelengths * wan.wavelength_gbps / wan.headroom_factor
+            window = assumed_window_seconds(wan, size, len(holding), math.inf, gbps, rtt)
+            exchange = GradientExchange(stage_bytes=size, window_seconds=window)
+        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange)
+
+    def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
+        """Bound from below the price in USD of the designed fibre of any two sites, by number of wavelengths."""
+        # The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
+        # where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two
+        # sites may be open.
+        key = stage_bytes, max_rtt_ms
+        if key not in self.tables:
+            open_sites = max_sites(self.data, rules_without())
+            barred = [r.excludes for r in rules_without()] if open_sites == 2 else []
+            near = [p for p in self.pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
+            usable = [p for p in near if not any(excludes(self.data, p, 2) for excludes in barred)]
+            none = np.full(self._counts.shape, np.inf)
+            self.tables[key] = np.minimum.reduce([none, *(self.prices(p, stage_bytes) for p in usable)])
+        return self.tables[key]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Pairs of sites that designed fibre may join."""
+        return [p for p in self.data.pairs if p not in self.data.disconnected]
+
+    @cached_property
+    def _counts(self) -> Floats:
+        return np.arange(self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs + 1, dtype=np.float64)
+
+    def prices(self, pair: Pair, stage_bytes: float) -> Floats:
+        """Price in USD the designed fibre of two sites that exchange alone, by wavelengths: no route costs less."""
+        # Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
+        # large that the delay of a route is negligible.
+        key = pair, stage_bytes
+        if key not in self.tables:
+            self.deadline.check()
+            if pair not in self.routes:
+                exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
+                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange)
+                data = wan_design.gather(self.instance, request)
+                options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
+                self.routes[pair] = data.fibre, options
+            net, options = self.routes[pair]
+            trip, least = self.data.wan.round_trips / 1e3, np.full(self._counts.shape, np.inf)
+            for option in options:
+                waves, total = dict[str, Floats](), np.zeros(self._counts.shape)
+                for route in (option.primary, option.backup or ()):
+                    late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
+                    need = self._waves(late, stage_bytes)
+                    waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
+                for e, n in waves.items():
+                    x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
+                    total += np.where(pairs <= x.max_pairs, pairs * x.prices[0] + n * x.prices[1], np.inf)
+                least = np.minimum(least, total)
+            self.tables[key] = least * (1 - 1e-12)
+        return self.tables[key]
+
+    def _waves(self, late: float, stage_bytes: float) -> Floats:
+        """Compute the wavelengths of a fibre route `late` seconds longer, by those that the step counts on."""
+        sent = 2.0 if self.data.wan.exchange == "tree" else 1.0  # a tree sends all up and down, a ring of two half
+        if not stage_bytes or not late:
+            return np.asarray(sent * self._counts)
+        rate = self._counts * self.data.wan.wavelength_gbps * 1e9 / self.data.wan.headroom_factor
+        share = 1.0 - late * rate / (8 * stage_bytes)  # of the time of the transfer that the longer route leaves
+        with np.errstate(divide="ignore"):
+            return np.where(share > 0, np.ceil(sent * self._counts / np.maximum(share, 1e-300) - 1e-9), np.inf)
 
 
 @dataclass(kw_only=True)
@@ -53,9 +163,8 @@ class Sites:
     placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
     # By parts and wavelengths of fibre that is not designed: longest round trips, and the cheapest sites within each.
     within: dict[Any, list[tuple[float, PlacedParts | None]]] = field(default_factory=dict)
-    prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics, as far as asked
+    prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
-    fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # prices by sites and km of routes
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
     groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
     # By number of sites and racks of each: these round trips, and the least km of groups up to each.
@@ -92,7 +201,7 @@ class Sites:
     @cached_property
     def max_open(self) -> int:
         """Most sites that the choice of sites may open."""
-        return max_sites(self.data, split_model.rules_without())
+        return max_sites(self.data, rules_without())
 
     @property
     def min_open(self) -> int:
@@ -110,7 +219,7 @@ class Sites:
         """Bound the racks of each candidate site by each rule of sites alone that no penalty may break."""
         if self.data.grid.rules.soft:
             return np.full(len(self.data.candidates), MANY_RACKS)
-        rules = split_model.rules_without()
+        rules = rules_without()
         most = [max_site_modules(self.data, x, MANY_RACKS, rules) for x in self.data.candidates]
         return np.array(most, dtype=np.int64) * self.data.module_racks
 
@@ -150,7 +259,7 @@ class Sites:
         `alone`: no other sites are open, so that pairs which a rule of the grid bars are left out. Where there are too
         many groups none is listed, and the km bound those of all.
         """
-        names, rules = {x: i for i, x in enumerate(self.data.candidates)}, split_model.rules_without()
+        names, rules = {x: i for i, x in enumerate(self.data.candidates)}, rules_without()
         km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
         longest = max(self.rtts_ms, default=-math.inf)
         for p, length in self.data.pairs.items():
@@ -192,13 +301,11 @@ class Sites:
 
     def all_fibre_usd(self, sites: int, routes_km: float) -> Floats:
         """Price in USD the fibre between all of some sites by a pair's wavelengths, given the km of all routes."""
-        if (sites, routes_km) not in self.fibre_by_km:
-            wan, pairs = self.data.wan, sites * (sites - 1) // 2
-            n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
-            far = math.isinf(routes_km)  # no sites are so near
-            prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
-            self.fibre_by_km[sites, routes_km] = cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0)
-        return self.fibre_by_km[sites, routes_km]
+        wan, pairs = self.data.wan, sites * (sites - 1) // 2
+        n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+        far = math.isinf(routes_km)  # no sites are so near
+        prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
+        return np.asarray(cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0))
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks of any choice of sites with `rails` GPUs of each cabled, at the cheapest links and fibre."""
@@ -206,7 +313,7 @@ class Sites:
         if known is not None:
             return known
         h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_designs.min_uplinks(self.instance, rails)
-        most = max_campus_modules(self.data, split_model.rules_without())
+        most = max_campus_modules(self.data, rules_without())
         joined_racks = fabric_designs.max_joined_racks(self.instance, rails)
         at_site = min(most, fabric_designs.joined_modules(self.instance, joined_racks))
         joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}
@@ -291,27 +398,25 @@ class Sites:
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them."""
-        # No fibre is designed: each pair costs at least the fibre of the exchange alone, of the circuit's bytes of a
-        # stage or fewer, or of any number of bytes if the circuit has 0.
+        """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them.
+
+        Over two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for any number
+        of bytes if the circuit has 0.
+        """
+        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        # designs that carry the exchange alone cost no less.
+        if len(parts) > 2:
+            if circuit is not None and not circuit.stage_bytes:
+                circuit = replace(circuit, stage_bytes=LARGE_BYTES)
+            found = self._placed(parts, circuit)
+            if found is None or not self.data.wan.traffic:
+                return math.inf if found is None else found.capital_usd
+        # No fibre is designed: each pair costs at least the fibre of the exchange alone.
         key = "least", parts, circuit
         if key not in self.placed:
             self.placed[key] = self.answer(self.question(parts, circuit, {}))
         placed = self.placed[key]
         return math.inf if placed is None else placed.capital_usd
-
-    def joined_least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the site capital of parts as `least` does, but over two sites by the design of their fibre."""
-        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
-        # designs that carry the exchange alone cost no less.
-        if len(parts) < 3:
-            return self.least(parts, circuit)
-        if circuit is not None and not circuit.stage_bytes:
-            circuit = replace(circuit, stage_bytes=LARGE_BYTES)
-        found = self._placed(parts, circuit)
-        if found is None:
-            return math.inf
-        return self.least(parts, circuit) if self.data.wan.traffic else found.capital_usd
 
     def question(
         self, parts: tuple[SitePart, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
@@ -354,9 +459,29 @@ class Sites:
                 asked.append((trip, found))
         return self.placed[key]
 
-    def answer(self, q: SiteQuestion, state: Callable[[SiteQuestion], Any] = stated) -> PlacedParts | None:
-        """Return the cheapest sites of a question that `state` states as a MILP; None if there are none."""
+    def paid_sites(self, at: SitesExtent, most_usd: float) -> PlacedParts | None:
+        """Return some sites of a point whose capital is at most `most_usd` USD, or None; no fabrics."""
         self.deadline.check()
+        circuit = Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
+        whole = self.question(at.parts, circuit, {})
+        for q in nearer_pairs_first(whole, most_usd - self.floor_usd(at.racks, at.sites)):
+            m = stated(q, racks=at.racks)
+            m.goal.deactivate()
+            if math.isfinite(most_usd):
+                m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
+            outcome = self.run(m)
+            if not outcome.infeasible and outcome.solution is None:
+                raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
+            if not outcome.infeasible and q.circuit == circuit:
+                return read_placed(m, q, outcome)
+            if outcome.infeasible and q.circuit is None:
+                break
+        return None
+
+    def answer(self, q: SiteQuestion, racks: int | None = None) -> PlacedParts | None:
+        """Return the cheapest sites of a question, with `racks` racks at least where given; None if there are none."""
+        self.deadline.check()
+        state = partial(stated, racks=racks)
         kept = without_dear_pairs(q, state, self.run)
         if kept is None:
             return None
@@ -415,3 +540,26 @@ def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedPart
         capital_usd=float(pyo.value(m.total)) * 1e6,
         proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
     )
+
+
+def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
+    """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
+    # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
+    rtts = s.rtts_ms
+    if sites > 1 and not rtts:
+        return math.inf
+    circuit = Circuit(1, rtts[-1]) if sites > 1 else None
+    parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
+
+    def priced(q: SiteQuestion) -> Any:
+        m = stated(q, racks=racks)
+        m.goal.set_value(m.total - module_musd * sum(m.modules.values()))
+        return m
+
+    q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
+    outcome = None if q is None else s.run(priced(q), gap=0.003)  # its bound alone counts
+    if outcome is None or outcome.infeasible:
+        return math.inf
+    if outcome.bound is None:
+        raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+    return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS

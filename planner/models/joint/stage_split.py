@@ -2,15 +2,17 @@
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from planner.models.joint.strategy_space import Floats, Ints, Strategy
+from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics import Num, Tick, no_tick, ticking
 from planner.physics.training import memory, schedule, step_prediction
@@ -18,9 +20,9 @@ from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
-from planner.physics.training.transformer import front_layers, smaller_chunks_first
+from planner.physics.training.transformer import front_layers
 
-EPS = 1e-12  # relative: sums of the same floats in another order
+EPS = 1e-12  # relative: sums of the same floats in another order; bytes that differ by less fit
 NO_FIT = 1 << 30  # layers to recompute where not even that makes room
 
 
@@ -78,10 +80,10 @@ class Thresholds:
 
 T = TypeVar("T", LayerSplit, Thresholds)
 # Whatever stages recompute.
-ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_alone"
+ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes"
 KEPT = *ALONE, "_tails"
 BY_SIZE = "_needed", "recomputed", "chunk"  # by stage and size, whatever unequal chunks wait
-OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_steps", "_up_to"  # whatever the fibre
+OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_up_to"  # whatever the fibre
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,40 +172,34 @@ class Stages:
             fits &= pinned == 0
         return np.where(fits, pinned, NO_FIT)
 
+    def used_bytes(self, stages: Ints, layers: Ints, recomputed: Any) -> Floats:
+        """Compute the bytes of memory on a GPU of some stages, of whose layers some are recomputed."""
+        c, s = self.column, self.column.strategy
+        layers_of = {"layers": layers, "recomputed": recomputed, "front": front_layers(s.machine.model) * (stages == 0)}
+        how: Any = {"zero_stage": c.zero, "replicas": self.conditions.shards, "order": s.order}
+        parts = memory.memory_by_part(s.machine, s.shape, self.counts, stage=stages, **layers_of, **how)
+        return np.asarray(sum(parts.values()), dtype=np.float64)
+
     @cached_property
     def _needed(self) -> Ints:
         """Fewest layers that each stage must recompute to hold each size (its columns), `NO_FIT` where it cannot."""
-        c, s, m = self.column, self.column.strategy, self.column.strategy.machine
-        stages, sizes = np.arange(c.p), self.sizes[None, :]
-        flying = np.asarray(schedule.chunks_in_flight(s.order, stages, c.p, c.v, c.m) + 0 * stages)[:, None]
-        smaller_first = smaller_chunks_first(m.model, stages)[:, None]
-        larger = schedule.larger_in_flight(c.p, c.m, smaller_first=smaller_first)
-        layers = schedule.layers_in_flight(flying, c.v, sizes, larger)
-        ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
-        state_of = partial(memory.gpu_state_bytes, m, s.shape, s.weights, zero_stage=c.zero)
-        state_of = partial(state_of, replicas=self.conditions.shards)
-        state = float(state_of(layers=1, ends=0))
-        room = s.problem.memory_limit - np.array([float(state_of(layers=0, ends=n)) for n in range(3)])[ends]
-        room = (room - front * (float(state_of(layers=1, ends=0, front=1)) - state))[:, None]
-        room = room - flying * front[:, None] / c.v * memory.front_kept_bytes(m, s.shape, s.bytes)
-        # Room is left by the layers' state and by what is in work, on the last stage at the peak of its head.
-        head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights, front=front)
-        work_of = partial(memory.working_bytes, m, s.shape, s.weights, s.bytes, zero_stage=c.zero, front=front)
-        works = [work_of(recomputed=recomputed) for recomputed in (0, 1)]
-        peaks = [np.where(stages == c.p - 1, np.maximum(work, head), work)[:, None] for work in works]
-        left, recomputing = (room - peak - state * sizes for peak in peaks)
-        kept, saved = s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
-        fits = layers * kept <= left
+        s, stages, sizes = self.column.strategy, np.arange(self.column.p)[:, None], self.sizes
+        limit = s.problem.memory_limit * (1 + EPS)
         if s.recomputes == "none":
-            return np.where(fits, 0, NO_FIT)
-        # The fewest layers r with layers·(kept - r/size·saved) <= recomputing.
-        need = layers * kept - recomputing
-        recompute = np.where(need <= 0, 1, NO_FIT)
-        if saved > 0:
-            recompute = np.ceil(need * sizes / (layers * saved) * (1 - 1e-13) - 1e-12)
-            recompute = np.clip(recompute, 0, NO_FIT).astype(np.int64)
-        some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
-        return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
+            return np.where(self.used_bytes(stages, sizes[None, :], 0) <= limit, 0, NO_FIT)
+        levels = np.stack([0 * sizes, 0 * sizes + 1, sizes])[:, None, :]
+        none, one, every = self.used_bytes(stages, sizes[None, :], levels)
+        saved = (one - every) / np.maximum(sizes - 1, 1)  # by each recomputed layer after the first
+        more = np.divide(one - limit, saved, out=np.where(one <= limit, 0.0, np.inf), where=saved > 0)
+        some = np.where(more <= sizes - 1, 1 + np.ceil(np.maximum(more, 0.0)), NO_FIT).astype(np.int64)
+        return np.where((none <= limit) & (stages != self.forced) & (self.each <= 0), 0, some)
+
+    def stage_seconds(self, stages: Ints, layers: Ints, recomputed: Ints) -> Floats:
+        """Compute the seconds a step of some stages, the head included, without what unequal chunks wait."""
+        x, c = self.pipeline, self.column
+        each = step_prediction.stage_seconds(x, self.sharded, c.v, layers, recomputed, self.send)
+        ends = step_prediction.end_seconds(x, stages, c.p)
+        return np.asarray(self.effective * (each + ends + x.machine.software.host_seconds), dtype=np.float64)
 
     @cached_property
     def seconds(self) -> Floats:
@@ -211,10 +207,7 @@ class Stages:
         c, x, recompute, sizes = self.column, self.pipeline, self.recomputed, self.sizes[None, :]
         fits = recompute < NO_FIT
         recompute = np.where(fits, recompute, 0)
-        stages = np.arange(c.p)[:, None]
-        ends = step_prediction.end_seconds(x, stages, c.p)
-        host = x.machine.software.host_seconds
-        each = step_prediction.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
+        seconds = self.stage_seconds(np.arange(c.p)[:, None], sizes, recompute)
         # Unequal chunks wait as long as a bound says; by the order of events from the mean size on.
         wait, layer, repeat = np.zeros(fits.shape), float(self.sharded.layer_seconds), x.times.recompute_seconds
         if self.waits:
@@ -232,7 +225,7 @@ class Stages:
                 for n, r, i in sorted(patterns):
                     own = (recompute[:, n - c.v] == r) & (alike == i)
                     wait[own, n - c.v] = step_prediction.excess_seconds(x, self.sharded, self.counts, n, r, stage=i)
-        return np.asarray(np.where(fits, self.effective * each + wait, np.inf), dtype=np.float64)
+        return np.where(fits, seconds + wait, np.inf)
 
     @cached_property
     def chunk(self) -> Floats:
@@ -243,20 +236,12 @@ class Stages:
         return np.asarray(found)
 
     @cached_property
-    def _alone(self) -> dict[str, Num]:
-        """Parts of a step that come once at one site, but for filling the pipeline, by the most layers of a stage."""
-        most = np.arange(1, self.column.strategy.problem.layers + 1)
-        own = (self.sharded, None, self.counts, self.group)
-        parts = step_prediction.once_parts(self.pipeline, *own, most, 0.0, self.send)
-        return {name: np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"}
-
-    @cached_property
     def _tails(self) -> list[Floats]:
-        """Parts of a step that come once, the exchange between sites included, by the most layers of a stage."""
-        c, most = self.column, np.arange(1, self.column.strategy.problem.layers + 1)
-        over = {"pipeline": c.p, "virtual_stages": c.v, "layers": most}
-        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
-        return list((self._alone | {"between_sites": np.broadcast_to(between, most.shape)}).values())
+        """Parts of a step that come once, but for filling the pipeline, by the most layers of a stage."""
+        most = np.arange(1, self.column.strategy.problem.layers + 1)
+        own = (self.sharded, self.conditions.fibre, self.counts, self.group)
+        parts = step_prediction.once_parts(self.pipeline, *own, most, 0.0, self.send)
+        return [np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"]
 
     def once(self, chunk: float, most: int) -> float:
         """Seconds that a step takes once at a largest chunk and most layers of a stage."""
@@ -267,14 +252,9 @@ class Stages:
         return pipeline_bubble_seconds(self.sharded, order, self.counts, stage, self.send)
 
     @cached_property
-    def _steps(self) -> tuple[Floats, Any]:
-        """Bound the seconds a step of the largest stage of a split by its layers, and those to fill the pipeline."""
-        return self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
-
-    @cached_property
     def min_seconds_by_most(self) -> Floats:
         """Bound the seconds of a step by the layers of a split's largest stage, one entry a size."""
-        stage, filling = self._steps
+        stage, filling = self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
         return np.asarray((stage + (np.sum(self._tails, axis=0)[self.sizes - 1] + filling)) * (1 - EPS))
 
     @cached_property
@@ -401,7 +381,7 @@ class Stages:
             return found._under_rule(self, lambda stages: stages.over(conditions, cutoff))
         alone = self.bounding
         if len(alone.sizes):
-            _ = alone._alone, alone._steps, alone._up_to  # once for all fibre
+            _ = alone._up_to  # once for all fibre
         timed = alone._with(OVER_FIBRE, conditions=conditions, cutoff=cutoff)
         if alone is self:
             return timed
@@ -467,3 +447,104 @@ def _increasing(values: Floats) -> Floats:
         return found
     apart = np.append(np.diff(found) > EPS * found[1:], True)
     return np.asarray(found[apart])
+
+
+ROUNDING = 1e-6  # relative: more than the rounding of sums in another order amounts to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patterns:
+    """The patterns of a column's stages under some conditions: layers and recomputed layers, each by all stages."""
+
+    stages: Stages
+    table: Ints  # layers and recomputed layers, shape (patterns, 2)
+    fits: Flags  # by (stage, pattern): a GPU has the memory, and pins and rules allow the layers
+    seconds: Floats  # of a step by (stage, pattern), the head and unequal chunks included
+    chunks: Floats  # of the largest chunk, by pattern
+
+
+def patterns_of(stages: Stages) -> Patterns:
+    """List the patterns of some stages, of as many layers at least as others cannot hold, with their seconds."""
+    c, s, x, most = stages.column, stages.column.strategy, stages.pipeline, int(stages.sizes[-1])
+    sizes = range(max(c.v, s.problem.layers - (c.p - 1) * most), most + 1)
+    repeated = int(s.recomputes != "none")
+    table = np.array([(n, r) for n in sizes for r in range(repeated * n + 1)], dtype=np.int64)
+    stage, (layers, repeats) = np.arange(c.p)[:, None], table.T[:, None, :]
+    front = front_layers(s.machine.model) * (stage == 0)  # in its first chunk
+    used = stages.used_bytes(stage, layers, repeats)
+    fits = (-(-layers // c.v) >= front) & (used <= s.problem.memory_limit * (1 + EPS))
+    if (wanted := s.problem.layers_of(c.p)) is not None:
+        fits = fits & (layers == np.array(wanted)[:, None])
+    seconds = stages.stage_seconds(stage, layers, repeats)
+    if c.v > 1 and s.order == "1f1b":
+        layer, repeat = float(stages.sharded.layer_seconds), x.times.recompute_seconds
+        least = schedule.min_excess_seconds(stages.counts, layers, repeats + 0 * stage, layer, repeat)
+        in_time = fits & (seconds + np.where(stage == c.p - 1, 0.0, least) <= stages.cutoff)
+        wait = np.full(seconds.shape, np.inf)  # of patterns that are too slow by a bound of it already
+        alike = step_prediction.alike_stages(x, c.p)
+        for i in np.unique(alike).tolist():
+            for k in np.flatnonzero(in_time[alike == i].any(axis=0)).tolist():
+                wait[alike == i, k] = step_prediction.excess_seconds(
+                    x, stages.sharded, stages.counts, *table[k].tolist(), stage=i
+                )
+        seconds = seconds + wait
+    chunks = step_prediction.chunk_seconds(x, stages.sharded, c.v, layers, repeats)[0]
+    return Patterns(stages=stages, table=table, fits=fits, seconds=seconds, chunks=chunks)
+
+
+def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> tuple[float, int]:
+    """Return a column's fastest split over `seconds` a step (inf: none as fast), and how many patterns were compared.
+
+    All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
+    sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
+    that may have n layers shifts it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
+    """
+    limit, problem = seconds * (1 + ROUNDING), column.strategy.problem
+    x = patterns_of(Stages(column=column, conditions=conditions, cutoff=limit))
+    fine, allowed = x.fits & (x.seconds <= limit), list[Flags]()
+    if np.all(fine.any(axis=1)):
+        allowed = [fine]
+        if problem.recomputes_alike:  # the patterns that stages may have together are of one number by the rule
+            layers, repeats = x.table.T
+            most = -(-int(layers.max()) // column.v)
+            numbers = range(most + 1) if problem.rules.recompute == "chunks alike" else (0, most)
+            alike = (fine & (repeats == schedule.recomputed_alike(layers, column.v, each)) for each in numbers)
+            allowed = [some for some in alike if np.all(some.any(axis=1))]
+    best = min((_fastest(x, some, limit) for some in allowed), default=limit)
+    return (best / seconds if best < limit else math.inf), int(fine.sum())
+
+
+def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
+    """Return the seconds a step of the fastest split of allowed layer patterns; the limit where none is below it."""
+    layers, used = x.table[:, 0], fine.any(axis=0)
+    floor, best = float(np.where(fine, x.seconds, np.inf).min(axis=1).max()), limit
+    for most in np.unique(layers[used]).tolist():
+        for chunk in np.unique(x.chunks[used & (layers <= most)]).tolist():
+            once = x.stages.once(chunk, most)
+            if once + floor > best:
+                break  # a larger chunk takes longer
+            within = fine & ((layers <= most) & (x.chunks <= chunk))[None, :]
+            # The least limit on the seconds of stages under which some split has all layers, if any has.
+            values: list[float] = np.unique(x.seconds[within & (x.seconds <= best - once)]).tolist()
+            if values and _holds(x, within & (x.seconds <= values[-1])):
+                at = bisect_left(values[:-1], True, key=lambda high: _holds(x, within & (x.seconds <= high)))
+                best = min(best, values[at] + once)
+    return best
+
+
+def _holds(x: Patterns, allowed: Flags) -> bool:
+    """Return whether allowed patterns sum to the model's layers, with a recomputed one where a pin asks for it."""
+    of, repeats = x.stages.column.strategy, x.table[:, 1] > 0
+    total, some = of.problem.layers, of.recomputes == "some"
+    whole = (2 << total) - 1
+    without, reached = 1, 0  # sums without a recomputed layer, and with one
+    for row in allowed:
+        plain, full = np.unique(x.table[row & ~repeats, 0]).tolist(), np.unique(x.table[row & repeats, 0]).tolist()
+        either = sorted({*plain, *full})
+        reached = _shifted(reached, either) | _shifted(without, full)
+        without, reached = _shifted(without, plain) & whole, reached & whole
+    return bool((reached | (0 if some else without)) >> total & 1)
+
+
+def _shifted(sums: int, layers: list[int]) -> int:
+    return reduce(or_, (sums << n for n in layers), 0)

@@ -12,17 +12,16 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.instance.hardware import Reliability
 from planner.instance.network import Network
+from planner.models.fabric.design_table import Floats
 from planner.physics import recovery
 from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, Way, inverse_share_there, min_stretch, ways
 
-Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
-MOST_GPUS = 2**31  # of the table; more than any plan has
-GPUS = np.power(STEP, np.arange(math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1), dtype=np.float64)
+# Of the table, up to more than any plan has.
+GPUS = np.power(STEP, np.arange(math.ceil(math.log(2**31) / math.log(STEP)) + 1), dtype=np.float64)
 PIECES = np.array([1.0, 0.95, 0.9, 0.8, 0.6, 0.3])  # ends of the parts that a range of replicas is bounded by
 # Rows of the table of stretch by stops from a range's end back to the lower end of each of its pieces.
 BACK = np.array([*(math.ceil(-math.log(x) / math.log(STEP)) + 1 for x in PIECES[1:].tolist()), len(GPUS)])

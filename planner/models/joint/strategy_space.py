@@ -32,9 +32,7 @@ from planner.simulation.flow_times import transport_slowdown_of
 
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
 MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads
-WIDE = 16  # TP ranks from which 2-D tensor parallelism belongs to it
 DEFAULT_WAN = Wan()  # default prices, where two sites have no stated fibre
-SHOWN = 24  # values of a choice that an error lists
 REASONS = {
     "replicas_per_rack": "a rack takes only as many replicas as fit with its stages",
     "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
@@ -174,7 +172,7 @@ def _refuse_pins(problem: JointProblem) -> None:
     for name, values in _degrees(problem).items():
         wanted = problem.pin(name)
         if wanted is not None and wanted not in values:
-            known = ", ".join(map(str, values[:SHOWN]))
+            known = ", ".join(map(str, values[:24]))
             why = _missing(problem.machine.software, name, wanted) or (f" ({REASONS[name]})" if name in REASONS else "")
             why += _rules_remedy(problem) if NEEDS.get(name) in RULED else ""
             raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
@@ -437,8 +435,8 @@ def _context_degrees(problem: JointProblem, t: int) -> list[int]:
 
 
 def _inner_degrees(problem: JointProblem, t: int) -> list[int]:
-    """List the declared space's inner degrees of 2D TP: 1, and for many ranks that of the squarest grid."""
-    if t < WIDE or not problem.has("tensor-2d") or not problem.rules.tensor_2d:
+    """List the declared space's inner degrees of 2D TP: 1, and from 16 ranks on that of the squarest grid."""
+    if t < 16 or not problem.has("tensor-2d") or not problem.rules.tensor_2d:
         return [1]
     divisors = (i for i in range(2, t) if t % i == 0)
     square = min(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i), default=1)

@@ -10,8 +10,7 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.fabric.site_mode import members
 from planner.models.joint import time_bounds
-from planner.models.joint.joint_world import EPS, World
-from planner.models.joint.search_cache import most_paid
+from planner.models.joint.joint_world import EPS, World, most_paid
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy, StrategyRows
 from planner.models.joint.time_bounds import RowConditions
@@ -229,9 +228,10 @@ def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> 
 
 
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
-    """Return which pipelines of a strategy's table may hold the model under any ZeRO stage."""
+    """Return which pipelines of a strategy's table may hold the model under any ZeRO stage; raise at the deadline."""
     # The state falls with the ZeRO stage, and with the replicas of a site, which alone share it; at stage 3 a GPU also
     # holds the gathered weights of a layer.
+    world.deadline.check()
     zeros, of = s.problem.zero_stages, table_of(world, s)
     if of.in_memory is None:
         rows = of.rows
@@ -246,11 +246,7 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
 
 def some_in_memory(world: World) -> bool:
     """Return whether any strategy's table has a pipeline that may hold the model; raise at the deadline."""
-    for s in world.strategies():
-        world.deadline.check()
-        if pipelines_in_memory(world, s).any():
-            return True
-    return False
+    return any(pipelines_in_memory(world, s).any() for s in world.strategies())
 
 
 def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
@@ -416,8 +412,8 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
     calendar, cache, phi = world.problem.calendar, world.cache, world.problem.transport_slowdown
     stretch = 1.0 if calendar is None else calendar.least_stretch(column.d, column.replica_gpus)
     cutoff /= stretch
-    seconds = cache.free.get(column, math.inf) if waits else math.inf
-    if not waits or (column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf)):
+    seconds = cache.free.get(column) if waits else None
+    if seconds is None:
         racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
         free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
         tick, step = world.deadline.check, cutoff * column.sequences
@@ -425,6 +421,4 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
         seconds = math.inf if found is None else found.seconds / column.sequences
         if waits and found is not None:
             cache.free[column] = seconds
-        elif waits:
-            cache.slower[column] = cutoff
     return stretch * seconds if seconds < cutoff or not waits else math.inf

@@ -14,17 +14,13 @@ import numpy as np
 from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.joint_world import JointPlan, World
-from planner.models.joint.least_cost import least_capital_plan
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
+from planner.models.joint.solve_joint import least_capital_plan
 from planner.models.joint.stage_split import Column, Stages
 from planner.plan.certificate import EndName
 
-MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
-MOST_NODES = 1_500  # that are opened for it
-SIMPLER_SHAPES, SIMPLER_NODES = 60, 20000  # that are priced and opened for a simpler plan than the choice
 MORE = 1e-9  # share: more than a share that is known, or than rounding
-ROUNDS = 6  # in which the share of groups under one leaf is raised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +104,8 @@ def simplest_within(
         rank=lambda x: simplicity(x)[first:],
         least_rank=lambda x: least_simplicity(x)[first:],
         best=simplicity(plan)[first:],
-        most_shapes=SIMPLER_SHAPES,
-        most_nodes=SIMPLER_NODES,
+        most_shapes=60,
+        most_nodes=20_000,
     )
     return End(plan=found or plan, proven=proven)
 
@@ -129,7 +125,7 @@ class _Ties:
             return None
         at = local_share(plan)
         asked = at + MORE
-        for _ in range(ROUNDS):
+        for _ in range(6):
             if at >= 1:
                 return End(plan=plan, proven=True)
             ranked = {"rank": lambda _: (0.0,), "least_rank": lambda _: (0.0,), "best": (1.0,), "enough": (0.0,)}
@@ -152,7 +148,7 @@ class _Ties:
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
         left = loop.copy() if loop is not None and local > 0 else None
-        how = {"most_shapes": MOST_SHAPES, "most_nodes": MOST_NODES} | ranked
+        how = {"most_shapes": 300, "most_nodes": 1_500} | ranked  # the shapes that are not priced remain unproven
         goal = LeastRank(world=world, budget=self.usd, limit=self.seconds, **how)
         stopped = (loop or Loop(goal=goal)).run(goal)
         if left is not None and goal.chosen is None:

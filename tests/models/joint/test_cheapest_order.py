@@ -42,7 +42,6 @@ class Tabled(CheapestSearch):
         self.need = dict(zip(self._rtts, sorted(r.randint(1, 8) for _ in self._rtts), strict=True))
         self.slope, self.level = r.choice([0.0, 10.0, 150.0]), SlowdownLevel(1.0, 1.0, r.choice([0.0, 50.0]))
         self.shape_problem = SimpleNamespace(racks=1)  # type: ignore[assignment]
-        self.guess = random.Random(r.random())
         self.slack, self.shared = r.choice([0.0, 30.0, 200.0]), set[tuple[int, float]]()
         self.fewest = r.randint(1, self.need[self._rtts[0]])
         self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}  # type: ignore[assignment]
@@ -67,9 +66,6 @@ class Tabled(CheapestSearch):
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:  # noqa: ARG002
         return waves >= self.need[rtt]
-
-    def _first_alike(self, level: SlowdownLevel, waves: Any, rtt: float) -> int:  # noqa: ARG002
-        return self.guess.randrange(len(waves))
 
     def _ask(self, waves: int, rtt: float) -> None:
         self.asked.add((waves, rtt))  # type: ignore[attr-defined]

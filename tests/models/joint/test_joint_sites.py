@@ -24,11 +24,11 @@ from planner.checks.strategy_space_check import max_site_racks
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
 from planner.models.joint import time_bounds
-from planner.models.joint.shapes import site_question
+from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
-from planner.models.joint.shapes.site_bounds import SiteBounds, rounded_up
-from planner.models.joint.shapes.site_milp import stated
-from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart, SitesExtent, without_dear_pairs
+from planner.models.joint.shapes.site_milp import stated, without_dear_pairs
+from planner.models.joint.shapes.site_prices import SiteBounds, rounded_up
+from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart, SitesExtent
 from planner.models.joint.site_choice import Sites
 from planner.models.sites.split_data import capital_musd
 from planner.models.sites.split_model import penalty_musd
@@ -317,8 +317,8 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
     rtt = rtts[round(share * (len(rtts) - 1))]
     whole = answers(i, rtt)
     points = {at: least_by_a_goal(sites, at) for at in (SitesExtent(len(x), sum(x) + 1, x[0], rtt) for x in PARTS[:3])}
-    for many in (site_question.MANY_PAIRS, 0):
-        monkeypatch.setattr(site_question, "MANY_PAIRS", many)
+    for many in (site_milp.MANY_PAIRS, 0):
+        monkeypatch.setattr(site_milp, "MANY_PAIRS", many)
         for at, usd in points.items():
             assert SiteBounds(sites=sites).exceeds(at, min(usd, 1e12) * (1 - 1e-6))
             assert SiteBounds(sites=sites).exceeds(at, min(usd, 1e12) * (1 + 1e-6)) == math.isinf(usd)
@@ -328,7 +328,7 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
 
 def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where fibre is dear most pairs go; without any sites there is no question left."""
-    monkeypatch.setattr(site_question, "MANY_PAIRS", 0)
+    monkeypatch.setattr(site_milp, "MANY_PAIRS", 0)
     sites = Sites(instance=scattered(1))
     rtt = sites.rtts_ms[-1]
     q = sites.question((SitePart(1, 2, BARE), SitePart(1, 1, BARE)), Circuit(2, rtt), {})

@@ -11,13 +11,21 @@ from joint_solved import cheapest, solved
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.joint.free_network import _below, conditions_of, fastest_of, fewest_racks, problem_on, racks_of
 from planner.models.joint.joint_world import JointSolution, World
-from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.search.least_capital import LeastCapital
-from planner.models.joint.solve_joint import Solving
+from planner.models.joint.solve_joint import (
+    Solving,
+    _below,
+    conditions_of,
+    fastest_of,
+    fewest_racks,
+    least_run_cost,
+    problem_on,
+    racks_of,
+    solve_joint_cost,
+)
 from planner.models.joint.strategy_tables import pipelines_of, table_of
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of

@@ -19,12 +19,10 @@ from joint_solved import solved
 from tiers import more, slow
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointPlan, JointSolution
-from planner.models.joint.least_cost import least_run_cost
+from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.whole_curve import Front, WholeCurve
-from planner.models.joint.search_cache import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import Solving, least_run_cost, solve_joint
 from planner.models.joint.strategy_tables import terms_under_zero
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline

@@ -122,7 +122,7 @@ class Loop(OpenNodes):
     def _begin(self) -> None:
         """Open all strategies as search nodes and seek first plans; of many strategies a sample comes first."""
         goal, world = self.goal, self.goal.world
-        some, opened = world.cache.strategies(world.problem, world.deadline, SAMPLED), set[int]()
+        some, opened = world.strategies(SAMPLED), set[int]()
         # First the sample, if there is one, then all others; first plans are sought once, behind what is opened first.
         for every in (False, True) if some else (True,):
             for s in world.strategies() if every else some:

@@ -131,7 +131,7 @@ class CapitalFloor(MinPrices):
         least, rest = np.zeros(places.shape), np.zeros(places.shape)
         for place in np.unique(places).tolist():
             if (sites, place) not in self.table:
-                from planner.models.joint.shapes.site_bounds import least_campus_usd
+                from planner.models.joint.site_choice import least_campus_usd
 
                 fewest = max(int(self.counts[place]), sites)
                 self.table[sites, place] = (

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.free_network import racks_of
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
 from planner.models.joint.search.block_ranges import NEVER
 from planner.models.joint.search.branch_and_bound import Loop
@@ -22,6 +21,7 @@ from planner.models.joint.search.capital_floor import CapitalFloor, CapitalGoal
 from planner.models.joint.search.goal import Key, KnownShape, Ranges, Stopped, all_ranges
 from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.solve_joint import racks_of
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
 from planner.models.joint.strategy_tables import StrategyTable, free_seconds, min_seconds, pipelines_in_memory, table_of

@@ -13,16 +13,12 @@ from dataclasses import dataclass, field, replace
 from operator import le
 from typing import Any
 
-import numpy as np
-
 from planner.models.fabric.fabric_templates import Template
 from planner.models.joint.joint_world import EPS, JointPlan
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
+from planner.models.joint.shapes.shape_problem import first
 from planner.models.joint.shapes.site_question import PlacedParts
-from planner.models.joint.strategy_space import Ints
-
-QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +45,19 @@ class CheapestSearch(FastestSearch):
         """Yield rising lower bounds on the capital in USD of a shape's remaining plans, and the cheapest plans."""
         if not self._rtts or not len(self._wavelengths):
             return
-        q, first, last, order = self.shape_problem, int(self._wavelengths[0]), self._rtts[-1], itertools.count()
-        if q.racks > QUICK_TABLE_RACKS:
+        q, fewest, last, order = self.shape_problem, int(self._wavelengths[0]), self._rtts[-1], itertools.count()
+        if q.racks > 4096:  # up to these, tables of fabrics take less time than a MILP over sites, and come before it
             templates = q.world.templates
             # Few fabrics have all-reduce groups under one leaf, and mostly none: where they must, tables come first.
             if templates is None or templates.min_local_share == 0:
-                self._ask_sites(first, last)
+                self._ask_sites(fewest, last)
                 # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
-                yield self._base(first, last) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
+                yield self._base(fewest, last) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
         choices = [SlowdownChoice(*x) for x in self.fewest_waves()]
         if not choices:
             return
         yield min(self._base(c.waves, last) + c.level.usd for c in choices)
-        for waves in {first, choices[0].waves, choices[-1].waves}:
+        for waves in {fewest, choices[0].waves, choices[-1].waves}:
             self._ask_sites(waves, last)
         heap = [(self._base(c.waves, last) + c.level.usd, next(order), c) for c in choices]
         heapq.heapify(heap)
@@ -87,26 +83,8 @@ class CheapestSearch(FastestSearch):
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, over `above`, with which slowdowns meet a cheapest plan's cutoff."""
         waves = self._wavelengths[self._wavelengths > above]
-        if not len(waves) or not self._in_time(level, int(waves[-1]), rtt):  # as it is for most
-            return None
-        late, first = -1, len(waves) - 1
-        while first - late > 1:
-            # Fibre slows the exchange alone while layers are split alike: mostly the first number so found is the
-            # fewest, and the one below it is late.
-            alike = self._first_alike(level, waves[: first + 1], rtt)
-            for at in (alike, alike - 1, (late + first) // 2):
-                if late < at < first:
-                    late, first = (late, at) if self._in_time(level, int(waves[at]), rtt) else (at, first)
-        return int(waves[first])
-
-    def _first_alike(self, level: SlowdownLevel, waves: Ints, rtt: float) -> int:
-        """Return the index of a cheapest plan's fewest wavelengths within its cutoff, split as at the last."""
-        split, q = self.timed.get((level.send, level.allreduce, int(waves[-1]))), self.shape_problem
-        if split is None:
-            return len(waves) - 1
-        exchange = q.exchange_seconds(max(split.layers), q.fibre(waves, q.rtts_ms[0]))
-        seconds = split.seconds + self._later_seconds(rtt) + exchange - exchange[-1]
-        return min(int(np.sum(q.on_clock(seconds) >= self.cutoff)), len(waves) - 1)
+        at = first(len(waves), lambda i: self._in_time(level, int(waves[i]), rtt))
+        return None if at is None else int(waves[at])
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
         """Return whether slowdowns and fibre meet the cutoff of a cheapest plan, by known times or by timing."""

@@ -31,8 +31,6 @@ from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.registry import second_proof
 from planner.solvers.signals import OutOfTimeError
 
-ROUNDING = 1e-9  # relative: a gap that sums in another order leave
-
 
 def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
     """Return the section of a plan's chosen sites; `fabric_mw`: MW by site, `given`: the fixed choices in words."""
@@ -178,7 +176,7 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
     # run that is no longer, so that its bound holds.
     bound = None if made.bound is None else min(made.bound + alike_usd, usd)
     gap = relative_gap(usd, bound)
-    proved = made.status == "optimal" and gap is not None and gap <= ROUNDING
+    proved = made.status == "optimal" and gap is not None and gap <= 1e-9  # as sums in another order may leave
     return made.replaced(
         status="optimal" if proved else "feasible", objective=usd, bound=bound, gap=gap, minimizes=SITES_RUN_MINIMIZES
     )

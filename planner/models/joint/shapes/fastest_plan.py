@@ -26,8 +26,6 @@ from planner.models.joint.strategy_space import Flags, Floats, Ints
 from planner.physics.network import transport
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
-LIKELY_TRIES = 10  # questions to the sites of a shape where only a likely plan is sought
-DESIGNED_TRIES = 2  # of them, where each designs the fibre of many groups of sites
 AGREEMENT_ROUNDS = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 MUCH_DEARER = 1.1  # fabrics with a gateway than without, which are not tried
 
@@ -114,7 +112,7 @@ class FastestSearch:
         """List slowdowns for a shape's fastest plan that may be worth their price: smaller ones cost more."""
         # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less; not
         # of a class of shapes, for which no fabric is chosen.
-        q, sites = self.shape_problem, self.shape_problem.world.sites
+        q, sites, each = self.shape_problem, self.shape_problem.world.sites, self._usd_per_mw
         every = q.has_all_sizes and sites is not None and sites.counts_power
         if q.world.templates is None:
             phi = q.world.problem.transport_slowdown
@@ -125,9 +123,10 @@ class FastestSearch:
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
         found: list[SlowdownLevel] = []
         lowest = np.full(len(sends), np.inf)
+        priced = {g: replace(x, usd=x.usd + each * x.mw) if each else x for g, x in self.options.items()}
         for allreduce in allreduces.tolist():
             q.world.deadline.check()
-            tables = {g: least_at(self._with_power(x), sends, allreduce) for g, x in self.options.items()}
+            tables = {g: least_at(x, sends, allreduce) for g, x in priced.items()}
             usd = q.least_sum(tables) - self._power_usd
             worth = np.isfinite(usd)
             if not every:
@@ -135,9 +134,6 @@ class FastestSearch:
             found += [SlowdownLevel(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
-
-    def _with_power(self, x: DesignTable) -> DesignTable:
-        return replace(x, usd=x.usd + self._usd_per_mw * x.mw) if self._usd_per_mw else x
 
     @property
     def _usd_per_mw(self) -> float:
@@ -231,8 +227,10 @@ class FastestSearch:
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
         """Return the clock seconds a sequence of a shape's network candidate, infinite over the limit."""
-        # A round trip comes on top of everything.
-        key, q, later = (level.send, level.allreduce, waves), self.shape_problem, self._later_seconds(rtt)
+        key, q = (level.send, level.allreduce, waves), self.shape_problem
+        # What a round trip adds to the shortest's comes on top of everything.
+        trips = q.world.problem.wan.round_trips if q.several else 0.0
+        later = trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
         if key not in self.timed:
             conditions = q.conditions(level.send, level.allreduce, q.fibre(waves, q.rtts_ms[0]))
             found = q.split(conditions, limit / q.min_stretch - later)
@@ -240,12 +238,6 @@ class FastestSearch:
                 return math.inf
             self.timed[key] = found
         return float(q.on_clock(self.timed[key].seconds + later))
-
-    def _later_seconds(self, rtt: float) -> float:
-        """Return the seconds a sequence that a round trip between a plan's sites adds to the shortest's."""
-        q = self.shape_problem
-        trips = q.world.problem.wan.round_trips if q.several else 0.0
-        return trips * (rtt - q.rtts_ms[0]) / 1e3 / q.column.sequences
 
     def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
         """List a shape's slowdowns that the budget may pay, with the most wavelengths paid in addition."""
@@ -429,10 +421,12 @@ class FastestSearch:
         q, bounds = self.shape_problem, self.shape_problem.world.site_bounds
         if bounds is None or bounds.sites.designed or not q.several:
             return None
-        at = q.point(0.0)
-        own = Prices(sites=bounds.sites, parts=at.parts, cheapest=partial(bounds.cheapest, at))
-        found: Prices = bounds.prices.setdefault(at, own)
-        return found
+        sites, at = bounds.sites, q.point(0.0)
+
+        def cheapest(circuit: Circuit | None) -> PlacedParts | None:
+            return sites.answer(sites.question(at.parts, circuit, {}), at.racks)
+
+        return bounds.prices.setdefault(at, Prices(sites=sites, parts=at.parts, cheapest=cheapest))
 
     @property
     def _most_bytes(self) -> float:
@@ -515,12 +509,12 @@ def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
 
 def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> JointPlan | None:
     """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest, if any."""
-    # `likely`: where fibre is designed, only plans of stages as even as can be are sought.
+    # `likely`: where fibre is designed, only plans of stages as even as can be are sought, and few: each question to
+    # the sites designs the fibre of many groups.
     search = FastestSearch(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     sites = shape_problem.world.sites
-    tries = LIKELY_TRIES if sites is None or not sites.designed else DESIGNED_TRIES
-    for _ in range(tries) if likely else itertools.count():
+    for _ in range(10 if sites is None or not sites.designed else 2) if likely else itertools.count():
         candidate = search.next(target)
         found = None if candidate is None else search.try_sites(candidate, target)
         if candidate is None or found is not None:

@@ -23,7 +23,6 @@ from planner.physics.recovery import SpareEffect, Upkeep, Way, rack_availability
 from planner.physics.training.memory import stage_gradient_bytes
 from planner.physics.training.step_prediction import LayoutFibre, between_sites_seconds
 
-WIDER = 1.05  # times a cutoff, up to which the stages are known for other fibre
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
 
 
@@ -81,8 +80,8 @@ class ShapeProblem:
         """Return a shape's stages under a cutoff in seconds a step, keeping what fibre does not change."""
         key = c.send, c.allreduce
         if key not in self._stages or step > self._stages[key].cutoff:
-            tick = self.world.deadline.check
-            self._stages[key] = Stages(column=self.column, conditions=c, cutoff=step * WIDER, tick=tick)
+            tick = self.world.deadline.check  # the stages are known for other fibre up to 1.05 times the cutoff
+            self._stages[key] = Stages(column=self.column, conditions=c, cutoff=step * 1.05, tick=tick)
         return self._stages[key].over(c, step)
 
     def exchange_seconds(self, layers: Any, fibre: LayoutFibre | None) -> Any:

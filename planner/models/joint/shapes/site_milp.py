@@ -1,20 +1,29 @@
 """The site MILP, behind one question to the sites: which of them hold some parts, at the least capital.
 
 The grid's rules are those of the site split; the rules here tie them to the parts. Rows are in MW, M$ and modules.
+
+Over a hundred zones have thousands of pairs, each a variable and two rows. The same question without fibre is small and
+bounds the capital from below; with the cheapest pairs alone it is small too, and bounds it from above. A pair whose
+fibre alone costs more than the difference of the two is lit in no cheapest answer.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyomo.core as pyo
 
 from planner.instance.instance import pinned_blocks
-from planner.models.joint.shapes.site_question import SiteQuestion
+from planner.models.joint.shapes.site_question import Circuit, SiteQuestion
 from planner.models.sites.site_rules import min_split_modules
 from planner.models.sites.split_data import capital_musd, energy_musd
 from planner.models.sites.split_model import build, penalty_musd
-from planner.solvers.outcome import Values
+from planner.solvers.outcome import Outcome, Values
 
+MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
+GROWTH = 4  # of the pairs tried, until sites are found: each try costs a little more than the one before
+CENT_MUSD = 1e-8
 LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
 
 
@@ -178,3 +187,48 @@ def yearly_energy_musd(m: Any, q: SiteQuestion) -> Any:
     """Return the price of a year's energy of racks and fabrics in a site MILP, in M$."""
     each = {x: q.data.energy_musd(x) / q.data.module_mw for x in q.data.candidates}
     return energy_musd(m, q.data) + sum(fabric_mw(q, k, f) * each[x] * m.fabric[x, k, f] for x, k, f in m.fabric)
+
+
+def without_dear_pairs(
+    q: SiteQuestion, state: Callable[[SiteQuestion], Any], solve: Callable[[Any], Outcome[Any]]
+) -> SiteQuestion | None:
+    """Return a site question without pairs of sites that cost too much; None where no sites hold its parts."""
+    if q.circuit is None or q.designs or len(q.data.pairs) < MANY_PAIRS:
+        return q
+    without_fibre = solve(state(replace(q, circuit=None)))
+    if without_fibre.infeasible:
+        return None
+    if without_fibre.bound is None:
+        return q
+    for most in _growing_limits(q, q.circuit):
+        few = solve(state(_up_to(q, most)))
+        if few.objective is not None:
+            return _up_to(q, 1e6 * (few.objective - without_fibre.bound + CENT_MUSD))
+    return q
+
+
+def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
+    """List site questions that together decide if `most_usd` pays the fibre; the last has all pairs it may pay."""
+    # Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and
+    # some with ever more of the cheapest pairs, which may already suffice.
+    if q.circuit is None:
+        return [q]
+    whole = _up_to(q, most_usd)
+    limits = _growing_limits(whole, q.circuit, MANY_PAIRS)
+    return [replace(q, circuit=None), *(_up_to(whole, most) for most in limits), whole] if limits else [whole]
+
+
+def _growing_limits(q: SiteQuestion, circuit: Circuit, many: int = 0) -> list[float]:
+    """List rising limits on a site pair's price in USD, each keeping more pairs in reach; none if not `many`."""
+    usd = (q.pair_usd.get(p, 0.0) for p in q.data.pairs if q.data.rtt_ms(p) <= circuit.max_rtt_ms)
+    prices, found, count = sorted(x for x in usd if math.isfinite(x)), list[float](), len(q.data.candidates)
+    while count < len(prices) >= many:
+        found.append(prices[count])
+        count *= GROWTH
+    return found
+
+
+def _up_to(q: SiteQuestion, most: float) -> SiteQuestion:
+    """Return the site question restricted to pairs of sites whose fibre costs at most `most` USD."""
+    usd = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}
+    return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})

@@ -1,26 +1,35 @@
-"""Site prices: those of racks at sites without fabrics, by fibre and round trip, with few questions to the MILP.
+"""What answers to questions to the sites say of other questions: site bounds, and site prices by fibre and round trip.
 
-At a limit on round trips every choice of sites costs a fixed part, wavelengths, and fibre pairs times the length of its
-routes. The least of such lines is concave in the pairs of fibres: between two known prices it lies on or above the
-straight line, and no higher than what known sites cost with other fibre. Where both meet, no MILP is run. Where the
-fibre is designed only this holds: more wavelengths and shorter round trips cost no less than the bound that the sites
-return for fewer and longer ones.
+A point of the site bounds is a number of sites that hold blocks, their racks in all, the racks of the largest, the
+longest round trip between two, and the wavelengths between them. The least capital grows with racks and wavelengths and
+falls with the round trip, so an answer at one point is one at many others, of other shapes, columns and budgets.
+
+Site prices are those of racks at sites without fabrics. At a limit on round trips every choice of sites costs a fixed
+part, wavelengths, and fibre pairs times the length of its routes. The least of such lines is concave in the pairs of
+fibres: between two known prices it lies on or above the straight line, and no higher than what known sites cost with
+other fibre. Where both meet, no MILP is run. Where the fibre is designed only this holds: more wavelengths and shorter
+round trips cost no less than the bound that the sites return for fewer and longer ones.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.models.joint.joint_world import CENTS
-from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
+from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart, SitesExtent
 from planner.models.joint.strategy_space import Floats
+from planner.models.joint.time_bounds import EPS
 from planner.physics.site.wan import fibre_pairs
+from planner.physics.training.step_prediction import LayoutFibre
 
 if TYPE_CHECKING:
     from planner.models.joint.site_choice import Sites
+
+CENTS = 0.005
+COARSE_BITS = 5  # behind the first, that a coarse number keeps: 1.6 to 3.1 % of it
+MUCH_USD = 1e29  # above any budget: no limit is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,5 +129,77 @@ class Prices:
             circuit = Circuit(waves, trip, stage_bytes) if self.several else None
             placed = self.cheapest(circuit) if self.exact else None
             usd = math.inf if placed is None else placed.capital_usd
-            usd = usd if self.exact else self.sites.joined_least(self.parts, circuit)
+            usd = usd if self.exact else self.sites.least(self.parts, circuit)
             self.answers.append(KnownPrice(waves, trip, usd, placed))
+
+
+@dataclass(kw_only=True)
+class SiteBounds:
+    """Site bounds: the capital in USD that does not pay any sites for a point's racks, and that of some sites that do.
+
+    The site MILP decides whether an amount pays a point, not the least that does: a MILP with a limit on capital and
+    no goal is answered in a tenth of the time, and the search only compares amounts.
+    """
+
+    sites: "Sites"
+    known: dict[SitesExtent, float] = field(default_factory=dict)  # capital that does not pay; infinite: none does
+    paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
+    tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
+    prices: dict[SitesExtent, Prices] = field(default_factory=dict)  # of points at any round trip
+    # Whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled.
+    fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
+
+    def bound(self, at: SitesExtent) -> float:
+        """Bound from below the capital in USD of sites for a point by the points known."""
+        return max((usd for p, usd in self.known.items() if p.covers(at)), default=0.0)
+
+    def by_rtt(self, at: SitesExtent, rtts_ms: list[float]) -> Floats:
+        """Bound from below the capital in USD of sites at each of all longest round trips, ascending."""
+        key = at.sites, at.racks, at.largest
+        count, table = self.tables.get(key, (-1, np.empty(0)))
+        if count != len(self.known) or len(table) != len(rtts_ms):
+            table, rtts = np.zeros(len(rtts_ms)), np.array(rtts_ms)
+            for p, usd in self.known.items():
+                if p.covers(replace(at, rtt_ms=p.rtt_ms)):
+                    table[rtts <= p.rtt_ms] = np.maximum(table[rtts <= p.rtt_ms], usd)
+            self.tables[key] = len(self.known), table
+        return table
+
+    def exceeds(self, at: SitesExtent, usd: float) -> bool:
+        """Return whether a point needs more site capital than an amount; ask only where known points leave it open."""
+        # A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
+        # either, and a point that no money pays is asked once.
+        if self.bound(at) > usd:
+            return True
+        coarse = replace(at, racks=rounded_down(at.racks), largest=rounded_down(at.largest))
+        for point, most in ((coarse, rounded_up(usd)), (at, usd)):
+            known = any(price <= most and point.covers(p) for p, price in self.paid.items())
+            if not known and not self._pays(point, most):
+                return True
+        return False
+
+    def _pays(self, at: SitesExtent, usd: float) -> bool:
+        most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
+        placed = self.sites.paid_sites(at, most)
+        if placed is None:
+            self.known[at] = max(self.known.get(at, 0.0), most)
+            return False
+        # Its sites pay the tightest point that they hold.
+        racks, largest = sum(placed.racks.values()), max(placed.racks[x] for x in placed.parts)
+        point = replace(at, racks=max(at.racks, racks), largest=max(at.largest, largest), rtt_ms=placed.rtt_ms)
+        self.paid[point] = min(placed.capital_usd, self.paid.get(point, math.inf))
+        return True
+
+
+def rounded_down(racks: int) -> int:
+    """Return a number of racks for the site bounds to test, rounded down to its first bits."""
+    step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
+    return racks // step * step
+
+
+def rounded_up(usd: float) -> float:
+    """Return an amount in USD for the site bounds to test, rounded up to its first bits: by 1 in 32 at most."""
+    if not 0 < usd < MUCH_USD:
+        return usd
+    step = 2.0 ** (math.floor(math.log2(usd)) - COARSE_BITS)
+    return math.ceil(usd / step) * step

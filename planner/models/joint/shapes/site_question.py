@@ -1,27 +1,17 @@
 """Types of a site question and of its answer: parts, circuits, points of the site bounds, and the sites chosen.
 
 No solver is needed to state them, so that a cluster, which has one site, loads none for it.
-
-Over a hundred zones have thousands of pairs, each a variable and two rows. The same question without fibre is small and
-bounds the capital from below; with the cheapest pairs alone it is small too, and bounds it from above. A pair whose
-fibre alone costs more than the difference of the two is lit in no cheapest answer.
 """
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from planner.plan.plan_sections import WanPlan
 from planner.solvers.outcome import Outcome
 
 if TYPE_CHECKING:
     from planner.models.sites.split_data import Pair, SplitData
-
-MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
-GROWTH = 4  # of the pairs tried, until sites are found: each try costs a little more than the one before
-CENT_MUSD = 1e-8
-COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +96,6 @@ class SitesExtent:
     wavelengths: int = 1  # of the fibre between every two of them
 
     @property
-    def coarse(self) -> "SitesExtent":
-        """A point of site bounds that covers this one and many others: a few hundredths fewer racks."""
-        return replace(self, racks=_down(self.racks), largest=_down(self.largest))
-
-    @property
     def parts(self) -> tuple[SitePart, ...]:
         """Parts of a site question without fabric: one with as many racks as the largest, others of at least one."""
         return SitePart(1, self.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (self.sites - 1)
@@ -125,53 +110,3 @@ class SitesExtent:
             and self.rtt_ms >= other.rtt_ms
             and self.wavelengths <= other.wavelengths
         )
-
-
-def _down(racks: int) -> int:
-    step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
-    return racks // step * step
-
-
-def without_dear_pairs(
-    q: SiteQuestion, state: Callable[[SiteQuestion], Any], solve: Callable[[Any], Outcome[Any]]
-) -> SiteQuestion | None:
-    """Return a site question without pairs of sites that cost too much; None where no sites hold its parts."""
-    if q.circuit is None or q.designs or len(q.data.pairs) < MANY_PAIRS:
-        return q
-    without_fibre = solve(state(replace(q, circuit=None)))
-    if without_fibre.infeasible:
-        return None
-    if without_fibre.bound is None:
-        return q
-    for most in _growing_limits(q, q.circuit):
-        few = solve(state(_up_to(q, most)))
-        if few.objective is not None:
-            return _up_to(q, 1e6 * (few.objective - without_fibre.bound + CENT_MUSD))
-    return q
-
-
-def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
-    """List site questions that together decide if `most_usd` pays the fibre; the last has all pairs it may pay."""
-    # Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and
-    # some with ever more of the cheapest pairs, which may already suffice.
-    if q.circuit is None:
-        return [q]
-    whole = _up_to(q, most_usd)
-    limits = _growing_limits(whole, q.circuit, MANY_PAIRS)
-    return [replace(q, circuit=None), *(_up_to(whole, most) for most in limits), whole] if limits else [whole]
-
-
-def _growing_limits(q: SiteQuestion, circuit: Circuit, many: int = 0) -> list[float]:
-    """List rising limits on a site pair's price in USD, each keeping more pairs in reach; none if not `many`."""
-    usd = (q.pair_usd.get(p, 0.0) for p in q.data.pairs if q.data.rtt_ms(p) <= circuit.max_rtt_ms)
-    prices, found, count = sorted(x for x in usd if math.isfinite(x)), list[float](), len(q.data.candidates)
-    while count < len(prices) >= many:
-        found.append(prices[count])
-        count *= GROWTH
-    return found
-
-
-def _up_to(q: SiteQuestion, most: float) -> SiteQuestion:
-    """Return the site question restricted to pairs of sites whose fibre costs at most `most` USD."""
-    usd = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}
-    return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})
