@@ -66,7 +66,7 @@ def shares_of(total: int, sites: int) -> list[tuple[int, ...]]:
 
 
 def bounds_of_shape_hold(q: ShapeProblem, plan: JointPlan) -> None:
-    """Require as many wavelengths of a plan as the best split needs, and no less capital than each floor of its shape."""
+    """Require of a plan the wavelengths that the best split needs, and capital above each floor of shapes like it."""
     search = CheapestSearch(shape_problem=q, cutoff=plan.seconds * (1 + 1e-6), floor_usd=floor_of(q.world))
     floors = list(itertools.takewhile(lambda step: isinstance(step, float), search.steps()))
     assert floors and max(floors) <= plan.capital_usd * (1 + 1e-9)
