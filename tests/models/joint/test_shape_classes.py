@@ -66,8 +66,11 @@ def shares_of(total: int, sites: int) -> list[tuple[int, ...]]:
 
 
 def bounds_of_shape_hold(q: ShapeProblem, plan: JointPlan) -> None:
-    """Require that a plan has as many wavelengths as the best split needs, and no cheaper sites than shapes like it."""
+    """Require of a plan the wavelengths that the best split needs, and capital above each floor of shapes like it."""
     search = CheapestSearch(shape_problem=q, cutoff=plan.seconds * (1 + 1e-6), floor_usd=floor_of(q.world))
+    floors = list(itertools.takewhile(lambda step: isinstance(step, float), search.steps()))
+    assert floors and max(floors) <= plan.capital_usd * (1 + 1e-9)
+    assert q.world.sites is not None and q.world.sites.fabric_usd_per_mw > 0
     level = SlowdownLevel(plan.conditions.send, plan.conditions.allreduce, 0.0)
     waves, shared = search.waves_by_best_split(level, 1), search._extent_prices
     assert waves is not None and shared is not None and waves <= plan.wavelengths

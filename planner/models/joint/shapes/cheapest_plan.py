@@ -52,7 +52,7 @@ class CheapestSearch(FastestSearch):
             if templates is None or templates.min_local_share == 0:
                 self._ask_sites(fewest, last)
                 # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
-                yield self._base(fewest, last) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
+                yield self._base(fewest, last, built=False) + q.racks * q.traffic.rails * self.floor_usd.rail_usd
         choices = [SlowdownChoice(*x) for x in self.fewest_waves()]
         if not choices:
             return
@@ -178,14 +178,20 @@ class CheapestSearch(FastestSearch):
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         """Record nothing: for the cheapest plan any amount pays, so a refusal means no sites hold the parts."""
 
-    def _base(self, waves: int, rtt: float) -> float:
-        """Bound a cheapest plan's capital without fabrics at `waves` wavelengths, round trips up to `rtt` ms."""
-        q = self.shape_problem
+    def _base(self, waves: int, rtt: float, *, built: bool = True) -> float:
+        """Bound a cheapest plan's capital without fabrics, but with the sites' price of the least power they draw.
+
+        It is that at `waves` wavelengths and round trips up to `rtt` ms; `built`: of fabrics that may be built, which
+        draw no less than their links and leaf ports.
+        """
+        q, sites = self.shape_problem, self.shape_problem.world.sites
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
         alone = self.floor_usd.usd_over(racks)
-        if self._prices is None:
+        if self._prices is None or sites is None:
             return alone
+        least = sites.fabric_usd_per_mw * sum(racks) * sites.min_fabric_mw(q.traffic.rails)  # the prices count it
+        power = self._power_usd if built else least
         fibre = float(q.min_fibre_usd[waves] - q.min_fibre_usd[1]) if q.several else 0.0
         extent = self._extent_prices
         known = 0.0 if extent is None else extent.lower(waves, rtt)
-        return max(alone + fibre, known, self._prices.lower(waves, rtt))
+        return max(max(alone + fibre, known) + power, self._prices.lower(waves, rtt) + power - least)
