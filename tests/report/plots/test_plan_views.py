@@ -20,8 +20,6 @@ from matplotlib import pyplot
 from stored_plans import stored
 
 import planner
-from planner.errors import InternalError
-from planner.plan import view
 from planner.report.page.drawings import albers, outline, projected
 from planner.report.plots.plots import BELOW, curve_lines, staircase
 from planner.report.summary import summary
@@ -127,11 +125,6 @@ def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
     lines = dict(x.split(maxsplit=1) for x in capsys.readouterr().out.splitlines())
     assert lines["planner"] == planner.__version__ and lines["python"] == sys.version.split()[0]
     assert lines["highspy"].startswith("1.13") and lines["ortools"].startswith("9.15") and "platform" in lines
-
-
-def test_a_view_that_no_layer_provides_is_a_defect() -> None:
-    with pytest.raises(InternalError, match="no layer provides"):
-        view("no_such_view")
 
 
 def test_looking_loads_only_what_it_needs() -> None:
