@@ -538,9 +538,9 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
 
 def plot(plan: "Plan", name: str, ax: Any) -> Any:
     """Plot a part of a plan, by its method's name, on the matplotlib axes given or on new ones; return the axes."""
-    from planner.report.plots import plots
+    from planner.report.plots import plotted
 
-    return plots.plotted(plan, name, ax)
+    return plotted(plan, name, ax)
 
 
 VIEWS.update(summary=summary, html=html, to_frame=to_frame, plot=plot)

@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,7 +126,7 @@ def frontier(
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     from planner.imports.instance_file import holds_plan
-    from planner.report.plots.plots import staircase
+    from planner.report.plots import draw_staircase, picture_of
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None and output.suffix not in ENDINGS:
@@ -147,7 +148,9 @@ def frontier(
     for index, plan in enumerate(front.plans if plans is not None else ()):
         console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
     if plot is not None:
-        write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
+        name = f"{front.instance.name}: money against days"
+        draw = partial(draw_staircase, front.curve, name)
+        write_atomically(plot, picture_of(draw, name, plot.suffix.removeprefix(".")))
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:

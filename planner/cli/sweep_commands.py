@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -158,8 +159,7 @@ def plot(
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
-    from planner.report.plots.plots import PlotRequest, picture_of, plot_page, sweep_figure, title
-    from planner.report.plots.sweep_rows import SENSES, check_path, number, planned, read_rows
+    from planner.report import plots
 
     form = output.suffix.removeprefix(".").lower()
     if form not in ("svg", "png", "html"):
@@ -167,22 +167,23 @@ def plot(
     if log not in ("", "x", "y", "xy"):
         raise InputError(f"--log {log}: must be x, y or xy")
     require_writable(output)
-    if frontier not in SENSES:
-        raise InputError(f"--frontier {frontier}: must be one of {', '.join(SENSES)}")
-    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=SENSES[frontier])
-    points = read_rows(rows)
+    if frontier not in plots.SENSES:
+        raise InputError(f"--frontier {frontier}: must be one of {', '.join(plots.SENSES)}")
+    request = plots.PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=plots.SENSES[frontier])
+    points = plots.read_rows(rows)
     for option, path in (("-x", x), ("-y", y), ("--facet", facet), ("--color", color)):
         if path is not None:
-            check_path(points, option, path)
+            plots.check_path(points, option, path)
     for axis, path in (("x", x), ("y", y)):
-        values = [number(row, path) for row in points if planned(row)]
+        values = [plots.number(row, path) for row in points if plots.planned(row)]
         if not any(value is not None for value in values):
             raise InputError(f"-{axis} {path}: no row with a plan holds a number there; draw a figure that is a number")
         if axis in log and any(value is not None and value <= 0 for value in values):
             problem = f"{path} has values of 0 or less, which no logarithmic axis holds"
             raise InputError(f"--log {log}: {problem}; leave {axis} linear")
-    picture = picture_of(lambda: sweep_figure(points, request), title(request), "png" if form == "png" else "svg")
-    write_atomically(output, plot_page(points, request, picture.decode()) if form == "html" else picture)
+    draw, name = partial(plots.draw_sweep, points, request), plots.title(request)
+    picture = plots.picture_of(draw, name, "png" if form == "png" else "svg")
+    write_atomically(output, plots.plot_page(points, request, picture.decode()) if form == "html" else picture)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,10 +239,10 @@ def limits(
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
-        from planner.report.plots.plots import picture_of
+        from planner.report.plots import picture_of
 
         name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
-        write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))
+        write_atomically(plot, picture_of(partial(_draw, series, runs.days), name, form))
     print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
     raise Exit(ExitCode.DONE if all(point.status in ("optimal", "infeasible") for point in series) else ExitCode.LIMIT)
 
@@ -294,10 +295,8 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
     yield f"{days:g} days: {last or 'no end is proven in this range'}"
 
 
-def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4))
+def _draw(points: Sequence["LimitPoint"], days: float, figure: "Figure") -> None:
+    figure.set_size_inches(7, 4)
     axes = figure.add_subplot()
     trained = [point for point in points if point.utilisation is not None]
     flop = [point.flop for point in trained]
@@ -312,4 +311,3 @@ def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
     axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", ylim=(0, None))
     axes.set(title=f"Best use of the GPUs, {days:g} days")
     axes.legend(fontsize=8)
-    return figure

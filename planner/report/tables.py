@@ -21,7 +21,7 @@ from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.finish_date import FINISH_DATE
-from planner.report.plots.sweep_rows import leaves, read_rows
+from planner.report.plots import leaves, read_rows
 from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical

@@ -21,7 +21,7 @@ from each_case import each
 from sweeping import ROOT, small, written
 
 from planner.errors import InputError
-from planner.report.plots import sweep_rows as drawn
+from planner.report import plots as drawn
 from planner.report.tables import columns_of_file
 from planner.sweeps import sweep_run
 from planner.sweeps.row_store import Row, Store, read_rows, row_of_plan, write_rows

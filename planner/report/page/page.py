@@ -22,8 +22,7 @@ from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
-from planner.report.plots.plots import curve_lines
-from planner.report.plots.sweep_rows import name_and_unit, plain
+from planner.report.plots import curve_lines, name_and_unit, plain
 from planner.report.statements.statement import Statement, days, short_percent, status_of
 from planner.report.statements.training import OTHER, days_by_part, recomputes, shown_days
 from planner.report.statements.verdict import USED
