@@ -221,7 +221,7 @@ def evaluate(
     from planner.instance.references_and_pins import long_names
     from planner.planning import evaluate as evaluating
     from planner.planning.load import load_instance
-    from planner.report.statements import verdict
+    from planner.report import verdict
     from planner.report.summary import fitted, lines_of, terminal_width
 
     require_writable(output)

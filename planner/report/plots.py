@@ -20,7 +20,6 @@ from planner.files import MAX_DIGITS, csv_rows, json_lines, read_text, unescaped
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine, PageTable, Point, template
-from planner.report.page.drawings import projected
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import amount, counted, money, power, short
 
@@ -527,6 +526,8 @@ def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
         axes.set_title(f"{heading}{money(sum(section.capex_usd.values()))} of capital")
         _bars(axes, section.capex_usd, "USD", money)
     else:
+        from planner.report.page.drawings import projected
+
         points, _ = projected([(site.latitude, site.longitude) for site in section.sites])
         at = {site.id: point for site, point in zip(section.sites, points, strict=True)}
         for link in section.links:

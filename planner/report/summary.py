@@ -14,10 +14,8 @@ from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.plan.certificate import disagreement
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
-from planner.report.statements.sites_and_fabric import fabric, fabric_alone, placement, purchase, sites, transport, wan
-from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
-from planner.report.statements.training import calendar, day_bars, layout, pools
-from planner.report.statements.verdict import capital, cautions, implausible_inputs, limits, model_choice, run, verdict
+from planner.report import decisions, verdict
+from planner.report.decisions import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
 from planner.units import aligned, amount, counted, money, rounded
 
 if TYPE_CHECKING:
@@ -137,10 +135,11 @@ def _curve_box(curve: Curve) -> str:
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
-    *(("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
-    *(("layout", layout), ("pools", pools), ("fabric", fabric), ("transport", transport), ("placement", placement)),
-    *(("", calendar), ("cost", capital), ("run", lambda plan, section: run(plan.instance, section)), ("", limits)),
-    *(("", implausible_inputs), ("", cautions)),
+    *(("", verdict.verdict), ("cost", verdict.purchase), ("model_choice", verdict.model_choice)),
+    *((topic, getattr(decisions, topic)) for topic in ("sites", "wan", "layout", "pools", "fabric", "transport")),
+    *(("placement", decisions.placement), ("", decisions.calendar), ("cost", verdict.capital)),
+    *(("run", lambda plan, section: verdict.run(plan.instance, section)), ("", verdict.limits)),
+    *(("", verdict.implausible_inputs), ("", verdict.cautions)),
 )
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
@@ -157,9 +156,9 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
     stated = [Statement("fault", "verdict", line.strip(), True) for line in disagreement(plan.violations)]
     if not answered:
-        stated += [*verdict(plan), *(() if alone else implausible_inputs(plan))]
+        stated += [*verdict.verdict(plan), *(() if alone else verdict.implausible_inputs(plan))]
     elif alone:
-        stated += fabric_alone(plan)
+        stated += decisions.fabric_alone(plan)
     else:
         calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
         stated += [fact for part, given in calls if None not in given for fact in part(*given)]
@@ -220,7 +219,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     head = f"{plan.instance.name}: {status_of(plan)}"
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
-    bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))
+    bars = list(decisions.day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))
     faulty = [statement.text for statement in reported if statement.kind == "fault"]  # before all else
     body = lines_of((fact for fact in chosen if fact.kind != "fault"), bars if verbose or section == "days" else ())
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []

@@ -21,8 +21,8 @@ from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.finish_date import FINISH_DATE
+from planner.report.decisions import Statement
 from planner.report.plots import leaves, read_rows
-from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective

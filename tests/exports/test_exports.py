@@ -31,7 +31,7 @@ from planner.physics.network.fabric_designs import lay, switch_counts
 from planner.physics.network.links import NO_MEDIUM, MediaTable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
-from planner.report.statements.sites_and_fabric import fabric
+from planner.report.decisions import fabric
 
 PLAN = small()
 E1 = built_fabric(PLAN, "e1")

@@ -13,9 +13,9 @@ from page_cases import infeasible, rich
 from worked_plan import edited, small
 
 from planner.errors import InputError
-from planner.report.statements.verdict import without_source
 from planner.report.summary import fitted, summary
 from planner.report.tables import Side, best, brings, changes, headline, rows_of, side_of, table, terms, verdicts
+from planner.report.verdict import without_source
 from planner.sweeps.row_store import parse_rows
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.errors import needed
 from planner.plan.plan_sections import DEGREES, LayoutPlan, name_of_part
-from planner.report.statements.training import DaysPart
+from planner.report.decisions import DaysPart
 from planner.units import memory
 
 if TYPE_CHECKING:

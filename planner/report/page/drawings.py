@@ -22,8 +22,8 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Site
+from planner.report.decisions import TIER_NAMES
 from planner.report.page.charts import WIDTH, Point, drawing, el, line, path, rect, shown, style, text, width_of
-from planner.report.statements.sites_and_fabric import TIER_NAMES
 from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.

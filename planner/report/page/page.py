@@ -20,13 +20,13 @@ from planner.physics.training.parallel_strategy import read_strategy
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
+from planner.report import decisions
+from planner.report.decisions import Statement, days, short_percent, status_of
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots import curve_lines, name_and_unit, plain
-from planner.report.statements.statement import Statement, days, short_percent, status_of
-from planner.report.statements.training import OTHER, days_by_part, recomputes, shown_days
-from planner.report.statements.verdict import USED
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
+from planner.report.verdict import USED
 from planner.units import amount, counted, duration, memory, money, percent, power, short
 
 MOST = "what each place could hold at most with all lines built"
@@ -46,7 +46,7 @@ ENDS = {
 }
 SCHEDULE = "One step to scale; light blue in a bar is exchange that compute does not hide, as large as its share."
 COMPUTE, EXCHANGE, IDLE, LOST, SUM = "c0", "c5", "c4", "c1", "rest"
-SHADES = {"compute": COMPUTE, OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
+SHADES = {"compute": COMPUTE, decisions.OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
 DAYS = "Where the days go: blue computes, light blue exchanges, yellow waits, grey are sums"
 IDEAL = (
     "Where the compute of the ideal goes: every GPU at its peak until the deadline; "
@@ -155,17 +155,17 @@ def memory_of_stages(plan: Plan) -> Shown:
         in_memory.append((layers, recomputed[stage] if recomputed else 0, own))
     limit = layout.metrics.memory_limit_bytes
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
-    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, layout)}.")
+    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {decisions.recomputes(plan, layout)}.")
 
 
 def days_of_parts(plan: Plan) -> Shown:
     """Show on a plan's page the parts that its days add up from, as a waterfall."""
-    rows = days_by_part(plan)
+    rows = decisions.days_by_part(plan)
     if rows:
         shades = dict.fromkeys(STEP_PARTS, EXCHANGE) | SHADES
         bars = [(row, SUM if row.is_sum else shades.get(row.name, LOST)) for row in rows]
         alt = "Days of steps and days on a calendar"
-        svg = charts.waterfall(alt, bars, lambda days: shown_days(rows[-1].days, days))
+        svg = charts.waterfall(alt, bars, lambda days: decisions.shown_days(rows[-1].days, days))
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
         yield charts.Picture(svg, f"{DAYS}{lost}.")
 

@@ -28,8 +28,8 @@ from planner.planning.load import question_of_options
 from planner.report.page import page
 from planner.report.page.charts import WIDTH
 from planner.report.page.page import NOT_SHOWN, PARTS, report_page
-from planner.report.statements.verdict import USED
 from planner.report.summary import statements
+from planner.report.verdict import USED
 from planner.units import amount, gap, memory, money
 
 

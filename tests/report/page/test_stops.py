@@ -9,9 +9,9 @@ from failing_plan import failing
 from page_cases import infeasible
 from worked_plan import edited, small
 
+from planner.report.decisions import DaysPart
 from planner.report.page.charts import CURVE_LEFT, CURVE_TOP, WIDTH, ChartAxis, ChartLine, curve, even_marks, waterfall
 from planner.report.page.page import stops
-from planner.report.statements.training import DaysPart
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 RECT = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')

@@ -1,4 +1,4 @@
-"""Statements on the result of a plan and its certainty: verdict, binding limits, money, cautions."""
+"""Statements on the result of a plan and its certainty: verdict, purchase, binding limits, money, cautions."""
 
 import math
 from collections.abc import Iterator
@@ -16,8 +16,7 @@ from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
 from planner.planning.finish_date import start_days
 from planner.planning.plausible_ranges import implausible
-from planner.report.statements.sites_and_fabric import racks_of
-from planner.report.statements.statement import Statement, days, short_percent
+from planner.report.decisions import Statement, days, short_percent
 from planner.solvers.signals import FIRST_PLAN_SECONDS
 from planner.units import amount, counted, memory, money, percent, ratio, short, words
 
@@ -199,6 +198,29 @@ def _other_choices(plan: Plan, value: float) -> Iterator[Statement]:
 
 def _ready(months: float) -> str:
     return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
+
+
+def racks_of(plan: Plan) -> int | None:
+    """Return the racks that a plan buys or owns, for its statements."""
+    return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
+
+
+def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
+    """State the purchase: racks with their GPUs, sites, price and budget."""
+    racks, hardware = racks_of(plan), plan.instance.hardware
+    if racks is None and not hardware.pools:
+        return
+    if hardware.pools:
+        bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
+    else:
+        gpu = hardware.accelerator if isinstance(hardware.accelerator, str) else hardware.accelerator.name
+        gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
+        bought = f"{counted(racks or 0, 'rack')}{gpus}"
+    ids = [site.id for site in plan.sites.sites] if plan.sites else []
+    at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
+    budget = plan.instance.limits.budget_usd
+    of = f" (budget {money(budget)})" if budget else ""
+    yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
 
 
 USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
