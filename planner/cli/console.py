@@ -18,6 +18,7 @@ from typer import Argument, Option
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
+from planner.plan.plan_files import read_plan
 from planner.units import bounded
 from planner.version import __version__
 
@@ -137,10 +138,11 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 
 @contextmanager
-def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
-    """Raise InputError with the rule that a plan breaks if a command cannot show it; a sound plan's is a defect."""
+def showable_plan(path: Path) -> Iterator["Plan"]:
+    """Read a plan to show; InputError with the rule that it breaks if a command cannot; a sound plan's is a defect."""
+    plan = read_plan(path)
     try:
-        yield
+        yield plan
     except (ArithmeticError, InternalError, LookupError, TypeError, ValueError):
         from planner.checks.check_plan import check
 

@@ -16,7 +16,7 @@ from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
 from planner.imports.command_options import FabricWish
-from planner.plan.plan_files import kind_of, plan_of, read_plan
+from planner.plan.plan_files import kind_of, plan_of
 
 if TYPE_CHECKING:
     from planner.exports.fabric_parts import BuiltFabric
@@ -102,18 +102,17 @@ def export(
     from planner.exports import fabric_graph, fabric_parts
     from planner.report.page.drawings import fabric_svg
 
-    given = read_plan(plan)
-    writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
-        "csv": fabric_parts.cable_list,
-        "bom": fabric_parts.bill_of_materials,
-        "slurm-conf": partial(fabric_graph.slurm_topology, as_yaml=False),
-        "slurm-yaml": partial(fabric_graph.slurm_topology, as_yaml=True),
-        "svg": fabric_svg,
-        "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
-        "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
-        "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=output.suffix == ".json"),
-    }
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
+        writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
+            "csv": fabric_parts.cable_list,
+            "bom": fabric_parts.bill_of_materials,
+            "slurm-conf": partial(fabric_graph.slurm_topology, as_yaml=False),
+            "slurm-yaml": partial(fabric_graph.slurm_topology, as_yaml=True),
+            "svg": fabric_svg,
+            "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
+            "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
+            "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=output.suffix == ".json"),
+        }
         wired = fabric_parts.built_fabric(given, site, str(plan))
         if form == "netbox":
             fabric_parts.write_netbox(output, wired)
@@ -146,8 +145,7 @@ def check(
     """Print which built cables are missing, extra, moved, doubled or swapped; exit status 1 where any differ."""
     from planner.exports.fabric_parts import built_fabric, differences
 
-    given = read_plan(plan)
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
         wired = built_fabric(given, site, str(plan))
     verdict, lines = differences(cables, wired)
     print("\n".join([verdict, *lines[:show]]))

@@ -12,7 +12,6 @@ from planner.cli import console
 from planner.errors import InputError, hint
 from planner.files import read_text, require_writable, write_atomically
 from planner.imports.command_options import GridOptions, Wish
-from planner.plan.plan_files import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,8 +179,7 @@ def launch(
         raise InputError(f"--for {framework}: {like} is of {own}; leave out --for, or give another file")
     framework = own or framework or "megatron"
     console.require_choice("--for", framework, FRAMEWORKS)
-    given = read_plan(plan)
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
         run = run_of(given, str(plan))
         near = None if exact else runnable_layout(given, run, framework)
         run, reported = run if near is None else near.run, list[str]()

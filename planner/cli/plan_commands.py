@@ -326,8 +326,7 @@ def show(
     """Print a plan's summary, all that it says, or one section of it."""
     from planner.report.summary import summary, terminal_width
 
-    given = read_plan(plan)
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
         text = summary(given, terminal_width(), verbose=verbose, section=section)
     print(text)
 
@@ -382,11 +381,8 @@ def report(
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: must end in .html")
     require_writable(output)
-    given = [(path, read_plan(path)) for path in plans]
     with ExitStack() as stack:
-        for path, plan in given:
-            stack.enter_context(console.requiring_sound(plan, path))
-        page = report_page([(path.stem, plan) for path, plan in given], date.today())
+        page = report_page([(x.stem, stack.enter_context(console.showable_plan(x))) for x in plans], date.today())
     write_atomically(output, page)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
@@ -219,20 +220,13 @@ def limits(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from planner.api.plans import limits as points_of
-    from planner.planning.load import load_instance
-    from planner.sweeps.axes import changed, read_changes
-
-    given: Any = asked.instance
-    if asked.constants is not None:
-        given = load_instance(given, searched=False, constants=asked.constants)
-    question = changed(given, read_changes(asked.change or []), searched=False)
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
     with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
-        for point in points_of(question, flop[::-1], executor=pool, **options):
+        options |= {"executor": pool, "constants": asked.constants}
+        for point in planner.limits(asked.changed(searched=False), flop[::-1], **options):
             series.insert(0, point)
             report(f"{len(series)} of {runs.points} points, {point.flop:.3g} FLOP: {point.status}")
     lines = "".join(point.model_dump_json() + "\n" for point in series)

@@ -399,20 +399,9 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
-    return charts.template("report", "report/page/page.html.jinja").render(
-        title=", ".join(names),
-        made=f"{made.day} {made:%B %Y}",
-        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
-        comparison=_side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
-    )
-
-
-def _side_by_side(
-    names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
-) -> charts.PageTable:
-    """Return the page's table of plans, a column each: figures of the first screen, purchases, limits and risks."""
-    rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
-    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
+    # The table of plans, a column each: figures of the first screen, purchases, limits and risks.
+    rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for _, plan in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     first = [[statement for statement in own if statement.first] for own in reported]
@@ -421,7 +410,13 @@ def _side_by_side(
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
         rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
-    return charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
+    comparison = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
+    return charts.template("report", "report/page/page.html.jinja").render(
+        title=", ".join(names),
+        made=f"{made.day} {made:%B %Y}",
+        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
+        comparison=comparison if len(plans) > 1 else None,
+    )
 
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
