@@ -77,7 +77,6 @@ def design(
 
 
 FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
-DETAILS = ("auto", "switch", "pod")
 AXES = "cost,time,splits"
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
@@ -97,7 +96,7 @@ def export(
 ) -> None:
     """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
     console.require_choice("--format", form, FORMATS)
-    console.require_choice("--detail", detail, DETAILS)
+    console.require_choice("--detail", detail, ("auto", "switch", "pod"))
     require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
     from planner.exports import fabric_graph, fabric_parts
     from planner.report.page.drawings import fabric_svg

@@ -40,19 +40,13 @@ VARY_HELP = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPoints:
-    """Options of `planner sweep`: the points of the sweep, and which of them are solved."""
+class SweepSolves:
+    """Options of `planner sweep`: the points of the sweep, which of them are solved, and how and where each is."""
 
     vary: Annotated[list[str] | None, VARY_HELP] = None
     pairs: Annotated[Path | None, "Points taken together: a CSV with a column a path, or JSONL."] = None
     part_of: Annotated[str | None, "Solve the I-th of N parts alone: I/N, I from 1."] = None
     resume: Annotated[bool, "Go on with the file: points with a row are left out but for failed ones."] = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSolves:
-    """Options of `planner sweep`: how each point of the sweep is solved, and where."""
-
     workers: Annotated[int | None, "Worker processes; as many as cores unless given."] = None
     dask: Annotated[str | None, "Solve on a Dask cluster: the scheduler's address, or local."] = None
     time_limit: Annotated[float | None, "Seconds for each point."] = None
@@ -63,7 +57,6 @@ class SweepSolves:
 def sweep(
     asked: console.AskedInstance,
     output: Annotated[Path, "Rows: .jsonl, .csv or .parquet."],
-    grid: SweepPoints,
     solves: SweepSolves,
     progress: console.ProgressOptions,
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
@@ -74,11 +67,11 @@ def sweep(
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
-    pairs = [] if grid.pairs is None else read_pairs(grid.pairs)
-    points = points_of(read_vary(grid.vary or []), pairs)
+    pairs = [] if solves.pairs is None else read_pairs(solves.pairs)
+    points = points_of(read_vary(solves.vary or []), pairs)
     require_apart(asked.change or [], points)
     require_writable(output)
-    part = None if grid.part_of is None else shard_of(grid.part_of)
+    part = None if solves.part_of is None else shard_of(solves.part_of)
     solved: dict[str, Any] = {"time_limit": solves.time_limit, "gap": solves.gap, "seed": solves.seed}
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
     with console.folder_for(plans):
@@ -87,7 +80,7 @@ def sweep(
     total = len(first)
     if total >= READ_FIRST:  # equal points count once
         total = len({hash(str(sorted(points[i].items()))) for i in in_shard(len(points), part or (1, 1))})
-    with Store(output, resume=grid.resume, base=first[0].base if first else None) as store:
+    with Store(output, resume=solves.resume, base=first[0].base if first else None) as store:
         before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
         counts, started, status = Counter[str](), time.monotonic(), ExitCode.DONE
 

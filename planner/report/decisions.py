@@ -29,7 +29,6 @@ Topic = Literal[
 BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
 SECTIONS = (*get_args(Topic), *BY_KIND.values())
 CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
-LIKELY = "4 of 5 like measured runs"
 SMALL = 5e-4  # share of a total below which a part is left out
 
 
@@ -88,9 +87,6 @@ def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     return Statement("proof", topic, f"{topic}: {certificate.status}, {proven}, {by}{checked}{binds}")
 
 
-NAMED_PARTS = 4  # of a step, on the first screen
-
-
 def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[Statement]:
     """State a layout's degrees, schedule and memory, and the parts of its step; `first`: some on the first screen."""
     metrics = layout.metrics
@@ -109,7 +105,7 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
     unmeasured = "software" in step_prediction.extrapolations(plan.instance, layout)
     notes = dict.fromkeys(("cpu_overhead", "launch") if unmeasured else (), " (extrapolated)")
     fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
-    for most, likely in ((NAMED_PARTS, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):
+    for most, likely in ((4, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):
         shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
         text, few = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}", most is not None
         yield Statement("figure", "layout", text, first and few, short=few)
@@ -229,7 +225,9 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     if section is None:
         return
     low, high = section.days_to_train_interval
-    text = f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: {LIKELY} lie in it"
+    text = (
+        f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: 4 of 5 like measured runs lie in it"
+    )
     yield Statement("figure", "days", text)
     share, reliability = plan.instance.workload.availability, plan.instance.reliability
     whole, steps = section.days_to_train, section.days_to_train * share
@@ -371,7 +369,6 @@ def wan(_: Plan, design: plan_sections.WanPlan) -> Iterator[Statement]:
 
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
 NAMED_FABRICS = 2  # whose fabrics are on the first screen
-AT_LINE_RATE = 0.005  # relative: of a slowdown
 WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
 WHOLE_SHARE = 0.995  # of the rate of all hosts, above which it is not said what share crosses between halves
 
@@ -438,7 +435,7 @@ def tier_words(tier: plan_sections.Tier, fabric: SiteFabric, asked: Instance) ->
 
 
 def _over(slowdown: float) -> str:
-    if slowdown < 1 + AT_LINE_RATE:
+    if slowdown < 1.005:
         return "at line rate"
     slower = f"{100 * (slowdown - 1):.0f} % slower than line rate"
     return slower if slowdown < 2 else f"{slowdown:.2f} times its time at line rate"

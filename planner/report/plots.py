@@ -188,9 +188,6 @@ def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense])
     return sorted(kept, key=lambda i: points[i][0])
 
 
-TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
-
-
 def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, str]]]:
     """Return the plot's strip of decisions that change along x, as bands: first and last x, and value; rows by x."""
     lanes, decided = {}, [(number(row, x) or 0.0, decisions_of(row)) for row in rows]
@@ -234,7 +231,7 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist"
     for lane, bands in enumerate(lanes.values()):
         left = [edges[xs.index(first)] for first, _, _ in bands]
         wide = [edges[xs.index(last) + 1] - start for (_, last, _), start in zip(bands, left, strict=True)]
-        shades = [TINTS[place % 2] for place in range(len(bands))]
+        shades = [("#CFE3F2", "#F6DDC4")[place % 2] for place in range(len(bands))]  # neighbours in turn
         bars = axes.barh([lane] * len(bands), wide, left=left, color=shades, edgecolor="white", linewidth=0.8)
         for bar in bars:
             bar.sticky_edges.x.clear()  # a margin is left of the first bar too
@@ -485,20 +482,19 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
 
 
 SMALL = 0.002  # share of a total below which a part is drawn with the others
-LARGEST = 400.0  # square points of the largest site
 
 
 PARTS = {"plot_step": "layout", "plot_memory": "layout", "plot_cost": "cost", "plot_sites": "sites"}
 
 
-def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
+def plotted(plan: Plan, name: str, axes: "Axes | None") -> "Axes":
     """Plot a part of a plan by the name of its method, on axes that are given or new ones.
 
     A step by part in seconds, the longest first; the memory of the fullest GPU by part in GB, with its limit; the
     capital by part in USD, the dearest first; a map of the sites, each as large as its power, with their links.
     InputError: the plan lacks the part, or there is no matplotlib.
     """
-    section, axes = getattr(plan, PARTS[name]), ax
+    section = getattr(plan, PARTS[name])
     if section is None:
         raise InputError(f"{PARTS[name]}: is not in the plan ({plan.status}); draw a plan that has it")
     if axes is None:
@@ -533,7 +529,7 @@ def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
         for link in section.links:
             axes.plot(*zip(at[link.a], at[link.b], strict=True), color=COLOURS[5], zorder=1)
         largest = max(site.facility_mw for site in section.sites)
-        areas = [LARGEST * site.facility_mw / largest for site in section.sites]
+        areas = [400.0 * site.facility_mw / largest for site in section.sites]  # square points
         axes.scatter(*zip(*points, strict=True), s=areas, color=COLOURS[0], zorder=2)
         for site in section.sites:
             text = f"{site.id}\n{power(site.facility_mw)}"
@@ -557,7 +553,6 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
     axes.set_xlabel(label)
 
 
-MONEY, DAYS = "capital_usd", "days_to_train"
 BELOW = "no plan is below, proven"
 MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
 
@@ -591,5 +586,5 @@ def draw_staircase(curve: Curve, name: str, figure: "Figure") -> None:
     if lines:
         axes.legend(fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
     log = "xy" if lines and all(0 < value < math.inf for line in lines for value in chain(*line.points)) else ""
-    name_axes(axes, axes, PlotRequest(x=MONEY, y=DAYS, log=log))
+    name_axes(axes, axes, PlotRequest(x="capital_usd", y="days_to_train", log=log))
     axes.set_title(name, fontsize=10)

@@ -148,7 +148,6 @@ LEAST = 40  # columns that are taken to be there
 PIPE = 200  # columns of a table in a file or a pipe
 PERCENT, TOGETHER = " %", "\u00a0%"  # a number and its unit are not parted
 BARS = 36  # columns of the longest bar
-COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 
 
 def statements(plan: Plan) -> tuple[Statement, ...]:
@@ -219,7 +218,8 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     head = f"{plan.instance.name}: {status_of(plan)}"
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
-    bars = list(decisions.day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))
+    columns = BARS if width is None else max(8, min(BARS, width - 60))  # all but the bar of a line takes 60
+    bars = list(decisions.day_bars(plan, columns))
     faulty = [statement.text for statement in reported if statement.kind == "fault"]  # before all else
     body = lines_of((fact for fact in chosen if fact.kind != "fault"), bars if verbose or section == "days" else ())
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
-TERMS = 4  # of days and of dollars that are named
 IDLE = 1e-3  # share of the money from which idle racks are named
 SMALL = 0.02  # of the largest term, below which one is left out
 NOTHING = 1e-9  # relative: the same but for rounding
@@ -201,11 +200,10 @@ def terms(before: Side, after: Side) -> Iterator[str]:
         if most > NOTHING * total:
             order = sorted(moved.items(), key=lambda item: -abs(item[1]))
             named = [f"{name_of_part(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
-            yield f"{name}: {', '.join(named[:TERMS])}"
+            yield f"{name}: {', '.join(named[:4])}"
 
 
 Rows = dict[str, list[Figure]]
-NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
 LEAST_COLUMN, MOST_COLUMN = 14, 30  # characters of a column of figures; longer words go on below
@@ -225,7 +223,7 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Sid
         if index in (None, row["index"]):
             names = list(row)
             point = {name: row[name] for name in names[names.index("key") + 1 : names.index("status")]}
-            figures = {key: value for key, value in row.items() if key not in NOT_COMPARED}
+            figures = {key: row[key] for key in names if key not in ("key", "index", "seconds", "planner_version")}
             name = point_text(point) or f"#{row['index']}"
             sides.append(Side(f"{path.stem} {name}" if several else name, figures))
     if not sides:
@@ -303,15 +301,10 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     return text
 
 
-LAYOUT_COLUMNS = (
-    *DEGREES,
-    *("virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"),
-)
-
-
 def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
     """Return a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
     rows = []
+    choices = "virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"
     for plan in found.plans:
         if (layout := plan.layout) is None:
             continue
@@ -321,7 +314,7 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
                 "layout": layout_in_short(layout),
                 "days_to_train": metrics.days_to_train,
                 "share_slower": max(0.0, metrics.days_to_train / fewest - 1),
-                **{name: getattr(layout, name) for name in LAYOUT_COLUMNS},
+                **{name: getattr(layout, name) for name in (*DEGREES, *choices)},
                 "layers_per_stage": list(layout.layers_per_stage),
                 **{name: getattr(metrics, name) for name in ("step_seconds", "mfu", "memory_bytes_per_gpu")},
                 "gpus_used": layout.gpus_used,

@@ -392,7 +392,6 @@ def without_source(value: object, where: str) -> Iterator[str]:
 
 TIMES = {1: "once", 2: "twice"}
 REPLACED = {"racks": "rack_replacement", "fabric": "fabric_replacement"}  # keys of the money
-TOKENS = 1e6  # the unit of cost and energy by token
 NAMES = {
     "energy_usd_per_mwh": "energy",
     "fabric_life_years": "replacement of the fabric",
@@ -426,7 +425,7 @@ def run(instance: Instance, run: RunPlan) -> Iterator[Statement]:
     yield Statement("figure", "money", f"That is {parts}")
     tonnes = "" if run.carbon_tonnes is None else f"; {amount(run.carbon_tonnes)} t of CO2"
     joules = run.energy_joules_per_token
-    by_token = f"{amount(joules)} J a token ({amount(joules * TOKENS / 3.6e9)} MWh a million)"
+    by_token = f"{amount(joules)} J a token ({amount(joules * 1e6 / 3.6e9)} MWh a million)"
     yield Statement("figure", "money", f"{amount(run.energy_mwh)} MWh, {by_token}{tonnes}")
     replaced = []
     for name, times in run.replacements.items():

@@ -144,9 +144,8 @@ class QuestionThread:
 
 
 HOST = "127.0.0.1"
-MOST_BYTES = 1 << 16  # of a form
+# What a browser lets the pages ask for: nothing from elsewhere, and no script.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
-"""What a browser lets the pages ask for: nothing from elsewhere, and no script."""
 
 
 def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
@@ -188,7 +187,7 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         size = self.headers.get("Content-Length", "")
-        if not self._is_local() or not size.isdecimal() or int(size) > MOST_BYTES:
+        if not self._is_local() or not size.isdecimal() or int(size) > 1 << 16:
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "the form is for this page alone")
             return
         form = parse_qs(self.rfile.read(int(size)).decode("utf-8", "replace"), keep_blank_values=True)

@@ -53,7 +53,6 @@ IDEAL = (
     "the first part is what trains the model."
 )
 BOUND = "6·N·D of the model; the dashed line is the compute proven to be too much for the deadline."
-FABRICS = 4  # sites whose fabrics are drawn; those of the others are in the tables
 # Marks of an axis of time, in seconds: 0.1 s to 1,000 days.
 TIMES = (0.1, 1, 10, 60, 600, 3600, 36_000, 172_800, 864_000, 8_640_000, 86_400_000)
 INTERVAL = (
@@ -230,7 +229,7 @@ def curve_table(curve: Curve) -> charts.PageTable:
 
 def fabric(plan: Plan) -> Shown:
     """Show on a plan's page each site's fabric tiers; of one that cannot be wired there is no picture."""
-    for site in sorted(plan.fabric.sites if plan.fabric else ())[:FABRICS]:
+    for site in sorted(plan.fabric.sites if plan.fabric else ())[:4]:  # the others are in the tables
         with suppress(InputError, ValueError):
             caption = f"{site}, from the top tier down to the racks of one leaf domain."
             yield charts.Picture(fabric_tiers(built_fabric(plan, site)), caption)
@@ -399,9 +398,10 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
+    sections = [_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)]
     # The table of plans, a column each: figures of the first screen, purchases, limits and risks.
     rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
-    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for _, plan in plans]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in own["headlines"]} for own in sections]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     first = [[statement for statement in own if statement.first] for own in reported]
@@ -414,7 +414,7 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
         made=f"{made.day} {made:%B %Y}",
-        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
+        sections=sections,
         comparison=comparison if len(plans) > 1 else None,
     )
 
