@@ -4,6 +4,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -43,32 +44,25 @@ STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_day
 STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
 
 
+@dataclass
 class Side:
     """A side of a comparison: a plan or a sweep's row, its figures; a plan's instance and statements too."""
 
-    def __init__(
-        self,
-        name: str,
-        figures: Mapping[str, Figure],
-        asked: Mapping[str, Any] | None = None,
-        reported: Sequence[Statement] = (),
-    ) -> None:
-        self.name, self.figures, self.asked, self.reported = name, figures, asked, reported
-        self.goal = str(figures.get("objective.name", ""))
-        self.value, self.usd = self.number("objective.value"), self.number("cost.total_usd")  # None: not known
-        self.days = self.number("layout.metrics.days_to_train")
-        if self.days is None and self.goal == "days_to_train":
-            self.days = self.value
+    name: str
+    figures: Mapping[str, Figure]
+    asked: Mapping[str, Any] | None = None
+    reported: Sequence[Statement] = ()
 
-    def number(self, key: str) -> float | None:
-        """Return a figure of a comparison's side if it is a number, else None."""
-        value = self.figures.get(key)
-        return float(value) if _is_number(value) else None
+    def __post_init__(self) -> None:
+        self.goal = str(self.figures.get("objective.name", ""))
+        self.numbers = {key: float(value) for key, value in self.figures.items() if _is_number(value)}
+        self.value, self.usd = map(self.numbers.get, ("objective.value", "cost.total_usd"))  # None: not known
+        own = self.value if self.goal == "days_to_train" else None
+        self.days = self.numbers.get("layout.metrics.days_to_train", own)
 
     def parts(self, front: str) -> dict[str, float]:
         """Return the numbers of a comparison's side whose names begin with `front`, by the rest of their names."""
-        figures = {name.removeprefix(front): self.number(name) for name in self.figures if name.startswith(front)}
-        return {name: value for name, value in figures.items() if value is not None}
+        return {name.removeprefix(front): x for name, x in self.numbers.items() if name.startswith(front)}
 
 
 def verdicts(sides: Sequence[Side]) -> Iterator[str]:
@@ -101,7 +95,7 @@ def headline(side: Side) -> str:
     shown = (
         (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
         (side.usd, money),
-        (side.number("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
+        (side.numbers.get("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
     )
     return f"{', '.join(parts + [show(value) for value, show in shown if value is not None])}; {status}"
 
@@ -146,7 +140,7 @@ def brings(before: Side, after: Side) -> str:
     if FINISH_DATE in goals and goals[0] != goals[1]:
         dated = before if before.goal == FINISH_DATE else after
         parts.append(f"{dated.name} alone counts days from the decision ({dated.value:,.4g})")
-    left = after.number("slack.budget_usd")
+    left = after.numbers.get("slack.budget_usd")
     # The budget that a goal in dollars does not spend is the saving.
     if left and after.usd and left > SMALL * after.usd and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
@@ -158,7 +152,7 @@ def brings(before: Side, after: Side) -> str:
 
 def idle_racks(side: Side) -> float:
     """Compute the cost in USD of the idle GPUs of a compared plan, with their racks."""
-    used, idle, racks = (side.number(key) for key in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
+    used, idle, racks = map(side.numbers.get, ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
     return racks * idle / (used + idle) if used and idle and racks else 0.0
 
 
@@ -187,7 +181,7 @@ def terms(before: Side, after: Side) -> Iterator[str]:
     """Write, to compare two plans, the parts of their days and of their capital that differ most."""
     days = []
     for side in (before, after):
-        seconds, whole = side.number(STEP_SECONDS), side.number(STEP_DAYS)
+        seconds, whole = side.numbers.get(STEP_SECONDS), side.numbers.get(STEP_DAYS)
         steps = {part: time * whole / seconds for part, time in side.parts(STEP).items()} if seconds and whole else {}
         days.append(side.parts(LOST) | steps)
     capital = [side.parts(CAPITAL) for side in (before, after)]
