@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.errors import InputError
 from planner.units import bounded
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from planner.scheduling.cluster_session import Cluster
     from planner.simulation.simulate import Simulation
     from planner.simulation.simulated_routes import Fabric
-
-OBJECTIVES = ("locality", "step-time")
 
 
 @bounded
@@ -65,10 +64,9 @@ def place(
         Without nodes, and with the reason in numbers, where the job is larger than what is free.
     """
     from planner.cluster import read_job
-    from planner.errors import InputError
 
-    if objective not in OBJECTIVES:
-        raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
+    if objective not in ("locality", "step-time"):
+        raise InputError(f"objective: must be one of locality, step-time (is {objective!r})")
     from planner.scheduling.cluster_session import opened, place_by_time
 
     cluster, taken = opened(topology, busy, state, only)
@@ -129,7 +127,6 @@ def simulate(
     progress
         Takes a line now and then.
     """
-    from planner.errors import InputError
     from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request
     from planner.simulation.simulate import simulate as run
 

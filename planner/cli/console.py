@@ -215,11 +215,6 @@ class Watch:
                 self.share = 0.0 if given.gap is None else max(0.0, 1 - given.gap)
             self._note(line)
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the command began, for its progress line."""
-        return time.monotonic() - self.started
-
     def erase(self, *, for_good: bool = False) -> None:
         """Erase the progress line from the terminal until it is drawn again; `for_good`: an answer is printed."""
         with self._lock:
@@ -232,7 +227,7 @@ class Watch:
         """Draw the progress line and log heartbeats until the command has ended."""
         while not ended.wait(REFRESH):
             with self._lock:
-                if self.shown and self.elapsed >= PATIENCE:
+                if self.shown and time.monotonic() - self.started >= PATIENCE:
                     self._draw()
                 if self.log is not None and time.monotonic() - self._logged >= HEARTBEAT:
                     self._note(f"{self.phase}, {self.text}" if self.text else self.phase)
@@ -255,7 +250,7 @@ class Watch:
         for _ in parts:
             line.add_column(no_wrap=True)
         line.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        text = f"{clock(self.elapsed)}  {self.phase}" + (f", {self.text}" if self.text else "")
+        text = f"{clock(time.monotonic() - self.started)}  {self.phase}" + (f", {self.text}" if self.text else "")
         line.add_row(*parts, Text(text, no_wrap=True, overflow="ellipsis"))
         self._live.update(line, refresh=True)
 
@@ -263,7 +258,7 @@ class Watch:
         self._logged = time.monotonic()
         if self.log is not None:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            self.log.write(f"{now} {self.elapsed:9.1f} s  {text}\n")
+            self.log.write(f"{now} {self._logged - self.started:9.1f} s  {text}\n")
             self.log.flush()
 
 

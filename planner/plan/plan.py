@@ -9,18 +9,9 @@ from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, WrapVali
 from planner.instance.base_types import Frozen, SchemaVersion
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.instance.workload import ModelChoice
-from planner.plan import VIEWS
+from planner.plan import VIEWS, plan_sections
 from planner.plan.certificate import Conflict, JointProof, ObjectiveValue, Status, Violation
-from planner.plan.plan_sections import (
-    FabricPlan,
-    LayoutPlan,
-    PlacementPlan,
-    PoolsPlan,
-    ReliabilityPlan,
-    SitesPlan,
-    TransportFactor,
-    WanPlan,
-)
+from planner.plan.plan_sections import FabricPlan, LayoutPlan, PlacementPlan, PoolsPlan, ReliabilityPlan, SitesPlan
 from planner.units import counted
 
 
@@ -136,14 +127,14 @@ class Plan(Frozen):
     )
     objective: ObjectiveValue = Field(description="The figure of merit and what is proven of it.")
     sites: SitesPlan | None = Field(None, description="Where sites stand; null where the instance has no grid.")
-    wan: WanPlan | None = Field(
+    wan: plan_sections.WanPlan | None = Field(
         None,
         description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
     )
     layout: LayoutPlan | None = Field(None, description="How a step is divided over GPUs.")
     pools: PoolsPlan | None = Field(None, description="In place of layout, for pools of different GPUs.")
     fabric: FabricPlan | None = Field(None, description="Switches and links of every site; null without a network.")
-    transport: TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
+    transport: plan_sections.TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
     placement: PlacementPlan | None = Field(None, description="Which racks carry which stage; null without a network.")
     reliability: ReliabilityPlan | None = Field(None, description="Where the instance counts failures.")
     cost: Cost | None = Field(None, description="The bill.")
@@ -223,10 +214,6 @@ ORDINALS = ("a first", "a second", "a third", "a fourth", "a fifth", "a sixth")
 LANES = ("sites", "new lines", "GPU", "model", "layout", "memory", "fabric")
 Figure = str | float | int | bool | None
 PROOF = ("status", "objective", "bound", "gap", "binding")  # of a certificate
-FABRIC = (
-    *("planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"),
-    *("p2p_seconds", "pipeline_send_slowdown"),
-)
 
 
 def _named(row: Row, front: str, end: str) -> list[tuple[str, Any]]:
@@ -365,7 +352,8 @@ def _fabric(fabric: FabricPlan) -> Iterator[tuple[str, Figure]]:
     for name in ("switches", "switch_links", "cost_usd", "power_mw"):
         yield f"fabric.{name}", sum(getattr(site, name) for site in fabric.sites.values())
     for site, built in sorted(fabric.sites.items()):
-        yield from _flat(f"fabric.sites.{site}", built, *FABRIC)
+        size = "planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"
+        yield from _flat(f"fabric.sites.{site}", built, *size, "p2p_seconds", "pipeline_send_slowdown")
         for tier, name in zip(built.tiers, built.models, strict=True):
             ports = f"{tier.down_ports}/{tier.up_ports}" + (f" {name}" if name != built.switch else "")
             yield f"fabric.sites.{site}.tiers.{tier.name}", f"{tier.switches} of {ports}"
