@@ -248,11 +248,10 @@ def import_(
     load = sum(node.load_mw for node in written.nodes)
     headroom = sum(area.headroom_mw for area in written.balancing_authorities)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    for figure in imported.items.defaulted:
-        print(f"missing: {figure}", file=sys.stderr)
-    for item in imported.items.not_modelled:
-        print(f"not modelled: {item}", file=sys.stderr)
-    if imported.items.ignored:
-        print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
-    for why in shortage(written):
-        print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)
+    items = imported.items
+    notes = [f"missing: {figure}" for figure in items.defaulted]
+    notes += [f"not modelled: {item}" for item in items.not_modelled]
+    notes += [f"not read: {', '.join(items.ignored)}"] if items.ignored else []
+    notes += [f"no site can stand: the grid does not feed its own load; {why}" for why in shortage(written)]
+    for note in notes:
+        print(note, file=sys.stderr)

@@ -127,17 +127,12 @@ class ObjectiveValue(Frozen):
 
 def decision_of(rules: Collection[str]) -> Decision:
     """Return the decision that has no answer where rules are in conflict that are not of the sites alone."""
-    names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
     if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
         return "layout"
-    if "limits.budget_usd" in rules:
-        return "budget"
-    if "limits.facility_power_mw" in rules or "sites" in names:
-        return "sites"
-    if "network" in names:
-        return "fabric"
-    others: tuple[Decision, ...] = ("fabric", "placement", "wan")
-    return next((name for name in others if name in names), "layout")
+    marks: dict[Decision, set[str]] = {"budget": {"limits.budget_usd"}, "sites": {"limits.facility_power_mw", "sites"}}
+    marks |= {"fabric": {"network", "fabric"}, "placement": {"placement"}, "wan": {"wan"}}
+    named = {*rules, *(rule.removeprefix("pins.").partition(".")[0] for rule in rules)}
+    return next((decision for decision, own in marks.items() if own & named), "layout")
 
 
 class Conflict(Frozen):

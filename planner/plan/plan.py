@@ -301,7 +301,16 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
         yield from _flat("run", plan.run)
         yield from _flat("run", plan.run, "usd", "replacements")
         yield "run.not_counted", "; ".join(plan.run.not_counted) or None
-    yield from _slack(plan)
+    # What each limit leaves unused.
+    limits, metrics = plan.instance.limits, plan.layout and plan.layout.metrics
+    used: dict[str, Any] = {
+        "budget_usd": (limits.budget_usd, plan.cost and plan.cost.total_usd),
+        "facility_power_mw": (limits.facility_power_mw, plan.sites and sum(x.facility_mw for x in plan.sites.sites)),
+        "memory_bytes_per_gpu": metrics and (metrics.memory_limit_bytes, metrics.memory_bytes_per_gpu),
+        "deadline_days": (limits.deadline_days, metrics and metrics.days_to_train),
+        "batch_tokens": (limits.max_batch_tokens, metrics and metrics.tokens_per_step),
+    }
+    yield from ((f"slack.{name}", pair[0] - pair[1]) for name, pair in used.items() if pair and None not in pair)
 
 
 def _flat(where: str, part: BaseModel, *names: str) -> Iterator[tuple[str, Figure]]:
@@ -361,18 +370,3 @@ def _fabric(fabric: FabricPlan) -> Iterator[tuple[str, Figure]]:
             ports = f"{built.wan_gateway.switches} with {built.wan_gateway.wan_ports} ports"
             yield f"fabric.sites.{site}.wan_gateway", ports
     yield from _flat("fabric.certificate", fabric.certificate, *PROOF)
-
-
-def _slack(plan: Plan) -> Iterator[tuple[str, Figure]]:
-    limits = plan.instance.limits
-    if plan.cost is not None and limits.budget_usd is not None:
-        yield "slack.budget_usd", limits.budget_usd - plan.cost.total_usd
-    if plan.sites is not None and limits.facility_power_mw is not None:
-        yield "slack.facility_power_mw", limits.facility_power_mw - sum(site.facility_mw for site in plan.sites.sites)
-    if plan.layout is not None:
-        metrics = plan.layout.metrics
-        yield "slack.memory_bytes_per_gpu", metrics.memory_limit_bytes - metrics.memory_bytes_per_gpu
-        if limits.deadline_days is not None:
-            yield "slack.deadline_days", limits.deadline_days - metrics.days_to_train
-        if limits.max_batch_tokens is not None:
-            yield "slack.batch_tokens", limits.max_batch_tokens - metrics.tokens_per_step

@@ -208,8 +208,6 @@ def changes_of(rows: Sequence[Row], x: str) -> list[str]:
 def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
     """Return the plotted borders between neighbouring points, half-way, and as far outside the ends."""
     at = [math.log(x) for x in xs] if logarithmic else list(xs)
-    if len(at) == 1:
-        return [xs[0], xs[0]]
     middle = [(left + right) / 2 for left, right in pairwise(at)]
     ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
     return [math.exp(end) for end in ends] if logarithmic else ends

@@ -140,7 +140,7 @@ def _ends(plan: Plan) -> Iterator[Statement]:
     if "capital" in ends and not ends["capital"].proven:
         yield Statement("proof", "verdict", f"Not all plans within {share} were looked at for less money.", True)
     if last.days_to_train > goal.days_to_train * (1 + PROVEN):
-        gains = [f"costs {money(saved)} less"] if saved > LITTLE * goal.capital_usd else []
+        gains = [f"costs {money(saved)} less"] if saved > 1e-4 * goal.capital_usd else []  # less is no gain
         if "leaf_local" in ends and ends["leaf_local"].days_to_train != ends["capital"].days_to_train:
             gains.append(f"keeps {percent(ends['leaf_local'].value)} of all-reduce groups in one leaf domain each")
         if "simplest" in ends and last.days_to_train != plan.objective.ends[-2].days_to_train:
@@ -247,11 +247,9 @@ def _trillions(value: float, decimals: int) -> str:
     return f"{value / 1e12:,.{decimals}f}T" if value >= 1e12 else short(value)
 
 
-LITTLE = 1e-4  # share of the capital, below which less of it is no gain
 IDLE = 0.01  # share of the budget, or of the GPUs bought, from which it is worth a word
 FULL = 0.99  # share of a limit from which it is named
 ASKED = ("", "limits", "workload", "workload.choose", "hardware")  # parts of the question, with sources further down
-NAMED_SOURCES = 4  # inputs without one that are named
 
 
 def limits(plan: Plan) -> Iterator[Statement]:
@@ -370,8 +368,8 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         for reason in reasons:
             yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.", len(reasons) == 1)
     if unsourced := list(without_source(plan.instance, "")):
-        more = f" and {len(unsourced) - NAMED_SOURCES} more" if len(unsourced) > NAMED_SOURCES else ""
-        text = f"No source is given for the figures of {', '.join(unsourced[:NAMED_SOURCES])}{more}."
+        more = f" and {len(unsourced) - 4} more" if len(unsourced) > 4 else ""
+        text = f"No source is given for the figures of {', '.join(unsourced[:4])}{more}."
         yield Statement("warning", "money", text, True)
 
 
