@@ -23,6 +23,8 @@ from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from planner.plan.plan import Plan
     from planner.planning.explanation import Explanation
 
@@ -181,7 +183,7 @@ def layouts(
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
-    from planner.report.tables import flat_layouts, layout_rows, table_text
+    from planner.report.tables import layout_rows, table_text
     from planner.sweeps.row_store import write_table
 
     if output is not None and output.suffix not in (".json", ".csv"):
@@ -194,7 +196,11 @@ def layouts(
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
-        write_table(output, flat_layouts(rows))
+        flat = [dict(row) for row in rows]
+        for row in flat:  # the parts of a step have columns of their own
+            row["layers_per_stage"] = "+".join(map(str, row["layers_per_stage"]))
+            row |= {f"{name}_seconds": seconds for name, seconds in row.pop("breakdown_seconds").items()}
+        write_table(output, flat)
     elif output is not None:
         write_atomically(output, json.dumps(written, indent=1) + "\n")
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
@@ -363,12 +369,25 @@ def compare(
         print(table([column.name for column in columns], rows, width) if rows else "no difference")
 
 
+def kept_types() -> "dict[str, type[BaseModel]]":
+    """Return the types of the files that users keep, by kind."""
+    from planner.cluster import Job, Placement
+    from planner.instance.instance import Instance
+    from planner.plan.plan import Plan
+
+    return {"instance": Instance, "plan": Plan, "job": Job, "placement": Placement}
+
+
 def schema(what: Annotated[str, Argument(help="instance, plan, job or placement.")]) -> None:
     """Print the JSON Schema of an instance, a plan, a job or a placement."""
-    from planner.cli.schemas import SCHEMAS, schema_text
+    from planner.instance.base_types import put_ranges
 
-    console.require_choice("schema", what, tuple(sorted(SCHEMAS)))
-    print(schema_text(what), end="")
+    kinds = kept_types()
+    console.require_choice("schema", what, tuple(sorted(kinds)))
+    text = kinds[what].model_json_schema()
+    if what == "instance":
+        put_ranges(text)
+    print(json.dumps(text, indent=1, sort_keys=True))
 
 
 def report(

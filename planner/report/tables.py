@@ -338,16 +338,6 @@ def table_text(found: "NearLayouts", name: str) -> str:
     return "\n".join([title, aligned(lines, left=1), end])
 
 
-def flat_layouts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the table rows of near layouts on one level, the parts of a step in columns of their own."""
-    return [
-        {key: value for key, value in row.items() if key != "breakdown_seconds"}
-        | {"layers_per_stage": "+".join(map(str, row["layers_per_stage"]))}
-        | {f"{name}_seconds": seconds for name, seconds in row["breakdown_seconds"].items()}
-        for row in rows
-    ]
-
-
 Entry = dict[str, Any]
 COLUMNS = 96  # of a source, so that its line fits a terminal
 
