@@ -77,8 +77,7 @@ def place(
             raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
         from planner.plan.plan import Plan
 
-        given = job if isinstance(job, (str, Path, Plan)) else None
-        return place_by_time(cluster, given, **options)
+        return place_by_time(cluster, job if isinstance(job, (str, Path, Plan)) else None, **options)
     return cluster.place(read_job(job, gpus_per_node), order=order, **options)
 
 

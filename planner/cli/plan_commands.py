@@ -132,8 +132,7 @@ def frontier(
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None and output.suffix not in ENDINGS:
-        ending = output.suffix or "without an ending"
-        raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
+        raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {output.suffix or 'without an ending'!r})")
     if output is not None and output.suffix == ".parquet":
         need_pyarrow()
     if holds_plan(asked.instance):

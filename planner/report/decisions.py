@@ -91,8 +91,9 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
     """State a layout's degrees, schedule and memory, and the parts of its step; `first`: some on the first screen."""
     metrics = layout.metrics
     yield Statement("choice", "layout", _degrees(plan, layout), first)
-    each = counted(layout.microbatch_sequences, "sequence")
-    batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {each}"
+    batch = (
+        f"{counted(layout.microbatches_per_step, 'micro-batch')} of {counted(layout.microbatch_sequences, 'sequence')}"
+    )
     text = f"{batch}, {short(metrics.tokens_per_step)} tokens a step"
     yield Statement("choice", "layout", f"{text}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}", first)
     sequence = "; sequence parallel" if layout.sequence_parallel else ""

@@ -212,8 +212,7 @@ def _tiers_and_links(built: BuiltFabric) -> tuple[list[DrawnTier], list[DrawnLin
         blocks[name] += [f"x {counted(count - 1, f'more {noun}')}"] if count > 1 else []
     racks = min(design.domain_racks, design.racks)
     lanes = f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
-    own = f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}"
-    tiers = [DrawnTier("rack", racks, design.racks, own)]
+    tiers = [DrawnTier("rack", racks, design.racks, f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}")]
     shared = {"core": design.core_boxes, "super-spine": design.core_boxes or design.super_spine_boxes}
     boxes = {"leaf": rails * domains, "spine": design.spines_per_pod}
     boxes["super-spine"] = design.super_spines // design.networks
