@@ -34,11 +34,13 @@ PATIENCE = 2.0  # seconds before a command shows anything
 REFRESH = 0.2  # seconds between pictures of the line
 HEARTBEAT = 10.0  # seconds after which the log says again where the command is
 BAR = 16  # columns
-WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
+TRIED = ("output", "plot", "geojson")  # parameters of files to write, which is tried before a command begins
+WRITTEN = (*TRIED, "log", "into", "target")  # all parameters of files to write; all others are of files to read
 SPELLED = {  # how options are written that are not by the name of their parameter
-    "output": ("-o", "--output"), "quiet": ("-q", "--quiet"), "verbose": ("-v", "--verbose"), "as_json": ("--json",),
-    "form": ("--format",), "framework": ("--for",), "change": ("--set",), "part_of": ("--shard",),
-    "start": ("--from",), "stop": ("--to",), "bytes_per_host": ("--bytes",),
+    "output": ("-o", "--output"), "target": ("-o", "--output"), "quiet": ("-q", "--quiet"),
+    "verbose": ("-v", "--verbose"), "as_json": ("--json",), "form": ("--format",), "framework": ("--for",),
+    "change": ("--set",), "part_of": ("--shard",), "start": ("--from",), "stop": ("--to",),
+    "bytes_per_host": ("--bytes",),
 }  # fmt: skip
 
 
@@ -338,7 +340,7 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that shows its progress, with each field of its records of options as an option.
 
     An option is annotated by its help, and written as SPELLED or its name says; a flag has no negation. The command
-    refuses numbers out of range, named as options, and to write over a file that it reads.
+    refuses numbers out of range, named as options, and to write over a file that it reads or where none can be.
     """
     parameters, records, spelled = list[inspect.Parameter](), dict[str, Any](), dict[str, str]()
     for name, parameter in inspect.signature(command).parameters.items():
@@ -358,13 +360,14 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     def run(**options: Any) -> None:
         given = (value for name, value in options.items() if name not in WRITTEN)
         read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
-        written = [(name, path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
-        for (name, path), other in itertools.product(written, read):
+        written = [(spelled[name], path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
+        for (option, path), other in itertools.product(written, read):
             same = False
             with suppress(OSError):  # one that is missing, or cannot be named, is complained of where it is used
                 same = isinstance(other, Path) and other.is_file() and other.samefile(path)
             if same:
-                raise InputError(f"{path}: is read by this command, and --{name} would write over it; write elsewhere")
+                raise InputError(f"{path}: is read by this command, and {option} would write over it; write elsewhere")
+        require_writable(*map(options.get, TRIED))
         made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
         with watching(command.__name__):
             command(**made, **options)

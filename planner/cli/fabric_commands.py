@@ -60,7 +60,6 @@ def design(
     from planner.planning.load import question_of, question_of_options
     from planner.report.summary import summary, terminal_width
 
-    require_writable(output)
     pins = console.read_pins(pin)
     options = [f"--{name.replace('_', '-')}" for name, value in asdict(wish).items() if value is not None]
     if given is None:
@@ -88,7 +87,7 @@ AXES_HELP = (
 def export(
     plan: console.PlanFile,
     form: Annotated[str, f"One of {', '.join(FORMATS)}."],
-    output: Annotated[Path, "Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."],
+    target: Annotated[Path, "Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."],
     site: Annotated[str | None, "The site, where the plan has several."] = None,
     detail: Annotated[
         str, "Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
@@ -97,7 +96,7 @@ def export(
     """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
     console.require_choice("--format", form, FORMATS)
     console.require_choice("--detail", detail, ("auto", "switch", "pod"))
-    require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
+    require_writable(None if form == "netbox" and target.suffix != ".zip" else target)
     from planner.exports import fabric_graph, fabric_parts
     from planner.report.page.drawings import fabric_svg
 
@@ -110,13 +109,13 @@ def export(
             "svg": fabric_svg,
             "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
             "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
-            "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=output.suffix == ".json"),
+            "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=target.suffix == ".json"),
         }
         wired = fabric_parts.built_fabric(given, site, str(plan))
         if form == "netbox":
-            fabric_parts.write_netbox(output, wired)
+            fabric_parts.write_netbox(target, wired)
         else:
-            write_streamed(output, partial(writers[form], wired))
+            write_streamed(target, partial(writers[form], wired))
 
 
 def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[str]]") -> Iterator[str]:
@@ -190,7 +189,6 @@ def pareto(
     sizes, axis_names = [int(part) for part in parts], axes_of(wish.axes)
     if output is not None and output.suffix != ".jsonl":
         raise InputError(f"{output}: must end in .jsonl")
-    require_writable(output)
     path = instance_path(given)
     data = read_data(path)
     if kind_of(data) == "question" or (kind_of(data) == "plan" and not data["instance"].get("workload")):

@@ -10,7 +10,7 @@ from typer import Argument, Typer
 import planner
 from planner.cli import console
 from planner.errors import InputError, hint
-from planner.files import read_text, require_writable, write_atomically
+from planner.files import read_text, write_atomically
 from planner.imports.command_options import GridOptions, Wish
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def init(
     """Write a short instance with comments (YAML) that `planner solve` takes as it is."""
     from planner.imports.instance_file import first_instance
 
-    require_writable(output)
     if output is not None and output.exists() and not force:
         raise InputError(f"{output}: is there already; name another file, or give --force")
     if output is not None and output.suffix not in (".yaml", ".yml"):
@@ -79,7 +78,6 @@ def calibrate(
 
     Vary the number of micro-batches at one layout: that separates what a step costs once from what a micro-batch costs.
     """
-    require_writable(output)
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
     console.write_model(constants, output)
     print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
@@ -135,7 +133,6 @@ def hf(
     from planner.imports.huggingface import read_model
     from planner.physics.training.transformer import active_parameters, total_parameters
 
-    require_writable(output)
     model = read_model(config)
     if name is not None:
         model = model.replaced(name=name)
@@ -161,7 +158,6 @@ def launch(
     placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
-    require_writable(output)
     from planner.exports.launch import STACKS, WRITERS, run_of
     from planner.formats.topology_files import read_placement
     from planner.imports.megatron_flags import REMEDY
@@ -226,7 +222,6 @@ def import_(
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
 
-    require_writable(output, geojson)
     if name is not None and into is None:
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
     imported = import_grid(files, form, options)

@@ -17,7 +17,7 @@ import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import exists, read_json, require_writable, write_atomically
+from planner.files import exists, read_json, write_atomically
 from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
@@ -59,10 +59,8 @@ def solve(
     ] = False,
 ) -> None:
     """Take all decisions and print the summary of the plan; then what less money buys."""
-    from planner.planning.solve import Session
-
-    require_writable(output)
     from planner.planning.frontier import why_no_curve
+    from planner.planning.solve import Session
     from planner.report.summary import curve_section, fitted, summary, terminal_width
 
     pins, instance = console.read_pins(asked.pin), asked.changed()
@@ -137,7 +135,6 @@ def frontier(
         need_pyarrow()
     if holds_plan(asked.instance):
         print(f"{asked.instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
-    require_writable(output, plot)
     console.require_picture(plot)
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
@@ -187,7 +184,6 @@ def layouts(
 
     if output is not None and output.suffix not in (".json", ".csv"):
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
-    require_writable(output)
     with ending_searches(), progress.line() as watch:
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
@@ -229,7 +225,6 @@ def evaluate(
     from planner.report import verdict
     from planner.report.summary import fitted, lines_of, terminal_width
 
-    require_writable(output)
     asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
     run, pins = None if from_flags is None else read_run(from_flags), dict[str, Any]()
     if run is not None:
@@ -398,7 +393,6 @@ def report(
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: must end in .html")
-    require_writable(output)
     with ExitStack() as stack:
         page = report_page([(x.stem, stack.enter_context(console.showable_plan(x))) for x in plans], date.today())
     write_atomically(output, page)

@@ -19,7 +19,7 @@ import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import require_writable, write_atomically
+from planner.files import write_atomically
 from planner.units import counted, duration, words
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ def sweep(
     pairs = [] if solves.pairs is None else read_pairs(solves.pairs)
     points = points_of(read_vary(solves.vary or []), pairs)
     require_apart(asked.change or [], points)
-    require_writable(output)
     part = None if solves.part_of is None else shard_of(solves.part_of)
     solved: dict[str, Any] = {"time_limit": solves.time_limit, "gap": solves.gap, "seed": solves.seed}
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
@@ -160,7 +159,6 @@ def plot(
         raise InputError(f"{output}: must end in .svg, .png or .html")
     if log not in ("", "x", "y", "xy"):
         raise InputError(f"--log {log}: must be x, y or xy")
-    require_writable(output)
     if frontier not in plots.SENSES:
         raise InputError(f"--frontier {frontier}: must be one of {', '.join(plots.SENSES)}")
     request = plots.PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=plots.SENSES[frontier])
@@ -208,7 +206,6 @@ def limits(
     if not runs.start < runs.stop:
         raise InputError(f"--from and --to: must be rising (are {runs.start:g} and {runs.stop:g})")
     flop = [runs.start * (runs.stop / runs.start) ** (k / (runs.points - 1)) for k in range(runs.points)]
-    require_writable(output, plot)
     console.require_picture(plot)
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context

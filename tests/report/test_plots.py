@@ -96,7 +96,6 @@ def test_png(tmp_path: Path) -> None:
     ({"frontier": "best"}, "--frontier best: must be one of"),
     ({"output": "a.pdf"}, "must end in .svg, .png or .html"),
     ({"facet": X}, "has 19 values; at most 12 pictures fit"),
-    ({"output": "no/such/folder/a.svg"}, "its folder does not exist"),
 ])  # fmt: skip
 def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], problem: str) -> None:
     """A wrong path, axis, word or file is answered with what to do."""
