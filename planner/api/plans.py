@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, needed
 from planner.plan import VIEWS
+from planner.plan.plan_files import read_plan
+from planner.solvers.signals import Deadline, Interrupter, ended_by, ending_at_once
 from planner.units import bounded
 from planner.version import __version__
 
@@ -25,13 +27,7 @@ if TYPE_CHECKING:
     from planner.planning.model_size import LimitPoint
     from planner.planning.near_layouts import NearLayouts
     from planner.solvers.progress import Event
-    from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
-
-PACKAGES = (
-    *("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich"),
-    *("pandas", "matplotlib", "jinja2", "pyarrow", "distributed"),
-)
 
 
 @bounded
@@ -166,7 +162,7 @@ def explain(
     near: int = 0,
     within: float = 0.05,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: "Interrupter | None" = None,
+    interrupt: Interrupter | None = None,
     on_part: "Callable[[Explanation], Any] | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Explanation":
@@ -192,11 +188,9 @@ def explain(
     from planner.imports.instance_file import holds_plan
     from planner.instance.references_and_pins import of_one_layout
     from planner.plan.plan import Plan
-    from planner.plan.plan_files import read_plan
     from planner.planning.explain import explained, proven_plan
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter, turn
-    from planner.solvers.signals import Deadline, ended_by
 
     plan = instance if isinstance(instance, Plan) else None
     if isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
@@ -224,7 +218,7 @@ def frontier(
     threads: int | None = None,
     progress: Callable[[str], None] | None = None,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: "Interrupter | None" = None,
+    interrupt: Interrupter | None = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Frontier":
     """Return the curve of money against days: plans that no other beats in both, and how far that is proven.
@@ -261,7 +255,6 @@ def frontier(
     from planner.planning import frontier as search
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
-    from planner.solvers.signals import ended_by, ending_at_once
 
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     with ending_at_once():
@@ -281,7 +274,7 @@ def layouts(
     threads: int | None = None,
     pins: Mapping[str, Any] | None = None,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: "Interrupter | None" = None,
+    interrupt: Interrupter | None = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "NearLayouts":
     """Return the kinds of layout that are nearly as fast as the fastest, each by its fastest plan.
@@ -310,7 +303,6 @@ def layouts(
     from planner.planning.near_layouts import near_layouts
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
-    from planner.solvers.signals import ended_by
 
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     request = read_question(instance, pins, constants, of_one_layout)
@@ -370,7 +362,7 @@ def solve(
     pins: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: "Interrupter | None" = None,
+    interrupt: Interrupter | None = None,
     models: str | Path | None = None,
     curve: bool = False,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
@@ -526,14 +518,13 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     with needed("to_frame", "pandas", "frames"):
         import pandas
 
-    def flat(item: "Row | Plan") -> dict[str, Any]:
-        if isinstance(item, Plan):
-            return {"name": item.instance.name, "reason": None, **figures_of(item)}
-        if not isinstance(item, Row):
+    flat = list[dict[str, Any]]()
+    for item in rows:
+        if not isinstance(item, (Plan, Row)):
             raise InputError(f"rows: must be rows of a sweep, or plans (one is {item!r:.40})")
-        return item.flat()
-
-    return pandas.DataFrame([flat(row) for row in rows])
+        named = {"name": item.instance.name, "reason": None} if isinstance(item, Plan) else {}
+        flat.append(named | (figures_of(item) if isinstance(item, Plan) else item.flat()))
+    return pandas.DataFrame(flat)
 
 
 def plot(plan: "Plan", name: str, ax: Any) -> Any:
@@ -551,7 +542,8 @@ def show_versions() -> None:
     from importlib.metadata import PackageNotFoundError, version
 
     lines = {"planner": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
-    for package in PACKAGES:
+    needed_by_all = ("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich")
+    for package in (*needed_by_all, "pandas", "matplotlib", "jinja2", "pyarrow", "distributed"):
         try:
             lines[package] = version(package)
         except PackageNotFoundError:

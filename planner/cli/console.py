@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 PATIENCE = 2.0  # seconds before a command shows anything
 REFRESH = 0.2  # seconds between pictures of the line
 HEARTBEAT = 10.0  # seconds after which the log says again where the command is
-BAR = 16  # columns
 TRIED = ("output", "plot", "geojson")  # parameters of files to write, which is tried before a command begins
 WRITTEN = (*TRIED, "log", "into", "target")  # all parameters of files to write; all others are of files to read
 SPELLED = {  # how options are written that are not by the name of their parameter
@@ -248,7 +247,7 @@ class Watch:
             self._live.start()
         line, parts = Table.grid(padding=(0, 1)), list[Any]([Spinner("line")])
         if self.share > 0:
-            parts.append(ProgressBar(total=1.0, completed=self.share, width=BAR))
+            parts.append(ProgressBar(total=1.0, completed=self.share, width=16))
         for _ in parts:
             line.add_column(no_wrap=True)
         line.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -291,10 +290,8 @@ def watching(name: str) -> Iterator[Watch]:
     thread = threading.Thread(target=watch.tick, args=[ended], daemon=True, name="progress")
     _current, out, err = watch, sys.stdout, sys.stderr
     if watch.shown:
-        sys.stdout, sys.stderr = (
-            _Printing(out, functools.partial(watch.erase, for_good=True)),
-            _Printing(err, watch.erase),
-        )
+        sys.stdout = _Printing(out, functools.partial(watch.erase, for_good=True))
+        sys.stderr = _Printing(err, watch.erase)
     thread.start()
     try:
         yield watch
@@ -368,6 +365,7 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
             if same:
                 raise InputError(f"{path}: is read by this command, and {option} would write over it; write elsewhere")
         require_writable(*map(options.get, TRIED))
+        require_picture(options.get("plot"))
         made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
         with watching(command.__name__):
             command(**made, **options)

@@ -62,13 +62,10 @@ def design(
 
     pins = console.read_pins(pin)
     options = [f"--{name.replace('_', '-')}" for name, value in asdict(wish).items() if value is not None]
-    if given is None:
-        question = question_of(question_of_options(wish), pins)
-    elif options:
+    if given is not None and options:
         what = f"{given} says what the fabric is for: write {KEYS[options[0]]} there, or give options alone"
         raise InputError(f"{options[0]}: {what}")
-    else:
-        question = question_of(given, pins)
+    question = question_of(question_of_options(wish) if given is None else given, pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
@@ -195,9 +192,8 @@ def pareto(
         from planner.planning.fabric_design import by_ratio
 
         if sizes or wish.every or constants is not None or wish.axes != AXES:
-            raise InputError(
-                f"{given}: a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
-            )
+            without = "a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
+            raise InputError(f"{given}: {without}")
         asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
         trades = list(by_ratio(asked, time_limit))
         if output is not None:

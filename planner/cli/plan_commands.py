@@ -135,7 +135,6 @@ def frontier(
         need_pyarrow()
     if holds_plan(asked.instance):
         print(f"{asked.instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
-    console.require_picture(plot)
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
         front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch, constants=asked.constants)
@@ -290,8 +289,12 @@ def explain(
         printed = len(lines)
 
     with progress.line() as watch:
-        options: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within}
-        options["constants"] = asked.constants
+        options: dict[str, Any] = {
+            "time_limit": time_limit,
+            "near": near,
+            "within": within,
+            "constants": asked.constants,
+        }
         explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
     print_more(explanation)
     if as_json:

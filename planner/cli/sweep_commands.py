@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from planner.sweeps.sweep_run import Task
 
 
-FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
 FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
 USEFUL = ("gemm", "attention")  # parts of a step that train the model
 VARY_HELP = (
@@ -63,7 +62,7 @@ def sweep(
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
-    from planner.sweeps.row_store import Store, journal_of, latest
+    from planner.sweeps.row_store import FAILED, Store, journal_of, latest
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
@@ -114,7 +113,7 @@ def sweep(
 
 
 def _end(store: "Store", total: int, keys: set[str], status: int) -> None:
-    from planner.sweeps.row_store import latest
+    from planner.sweeps.row_store import FAILED, latest
 
     store.tabulate()
     counts: Counter[str] = Counter(row.status for row in latest(store.rows) if row.key in keys)
@@ -206,7 +205,6 @@ def limits(
     if not runs.start < runs.stop:
         raise InputError(f"--from and --to: must be rising (are {runs.start:g} and {runs.stop:g})")
     flop = [runs.start * (runs.stop / runs.start) ** (k / (runs.points - 1)) for k in range(runs.points)]
-    console.require_picture(plot)
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

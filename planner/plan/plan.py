@@ -279,28 +279,25 @@ def changed_decisions(before: Row, after: Row) -> dict[str, str]:
 
 def digest(plan: Plan) -> dict[str, Figure]:
     """Return a plan's figures by dotted name, entries of lists by id, with totals and what each limit leaves unused."""
-    return {name: value for name, value in _figures(plan) if value is not None}
-
-
-def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
+    figures = dict[str, Figure]()
     if plan.sites is not None:
-        yield from _sites(plan.sites)
+        figures.update(_sites(plan.sites))
     if plan.layout is not None:
-        yield from _layout(plan.layout)
+        figures.update(_layout(plan.layout))
     if plan.fabric is not None:
-        yield from _fabric(plan.fabric)
+        figures.update(_fabric(plan.fabric))
     if plan.placement is not None:
-        yield from _flat("placement", plan.placement)
-        yield from _flat("placement.certificate", plan.placement.certificate, *PROOF)
+        figures.update(_flat("placement", plan.placement))
+        figures.update(_flat("placement.certificate", plan.placement.certificate, *PROOF))
     if plan.reliability is not None:
-        yield from _flat("reliability", plan.reliability)
-        yield from _flat("reliability", plan.reliability, "spare_racks_by_site", "lost_days")
+        figures.update(_flat("reliability", plan.reliability))
+        figures.update(_flat("reliability", plan.reliability, "spare_racks_by_site", "lost_days"))
     if plan.cost is not None:
-        yield from _flat("cost", plan.cost, "total_usd", "capex_usd", "opex_usd_per_year")
+        figures.update(_flat("cost", plan.cost, "total_usd", "capex_usd", "opex_usd_per_year"))
     if plan.run is not None:
-        yield from _flat("run", plan.run)
-        yield from _flat("run", plan.run, "usd", "replacements")
-        yield "run.not_counted", "; ".join(plan.run.not_counted) or None
+        figures.update(_flat("run", plan.run))
+        figures.update(_flat("run", plan.run, "usd", "replacements"))
+        figures["run.not_counted"] = "; ".join(plan.run.not_counted) or None
     # What each limit leaves unused.
     limits, metrics = plan.instance.limits, plan.layout and plan.layout.metrics
     used: dict[str, Any] = {
@@ -310,7 +307,8 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
         "deadline_days": (limits.deadline_days, metrics and metrics.days_to_train),
         "batch_tokens": (limits.max_batch_tokens, metrics and metrics.tokens_per_step),
     }
-    yield from ((f"slack.{name}", pair[0] - pair[1]) for name, pair in used.items() if pair and None not in pair)
+    figures |= {f"slack.{name}": pair[0] - pair[1] for name, pair in used.items() if pair and None not in pair}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def _flat(where: str, part: BaseModel, *names: str) -> Iterator[tuple[str, Figure]]:

@@ -78,9 +78,8 @@ STEP_PARTS = {  # parts of a step in words by the row that they belong to, in th
     "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
     "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
 }
-PART_NAMES = {"state": "model states", "working": "working buffers"} | dict(
-    part for row in STEP_PARTS.values() for part in row.items()
-)
+PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
+PART_NAMES |= {"state": "model states", "working": "working buffers"}  # of a GPU's memory
 DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"
 STAGE_DEGREES = DEGREES[:2]  # whose product is the GPUs of a stage of a replica
 LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes

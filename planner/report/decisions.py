@@ -29,7 +29,6 @@ Topic = Literal[
 BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
 SECTIONS = (*get_args(Topic), *BY_KIND.values())
 CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
-SMALL = 5e-4  # share of a total below which a part is left out
 
 
 class Statement(NamedTuple):
@@ -55,7 +54,7 @@ def status_of(plan: Plan) -> str:
 
 def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
     """Write, for a statement, the parts of a total by falling share, with notes; beyond `most` the rest in one."""
-    large = sorted(((value, name) for name, value in parts.items() if value > SMALL * total), reverse=True)
+    large = sorted(((value, name) for name, value in parts.items() if value > 5e-4 * total), reverse=True)
     shown = large if most is None or len(large) <= most + 1 else large[:most]
     named = [f"{short_percent(value / total)} {name_of_part(name)}{notes.get(name, '')}" for value, name in shown]
     if rest := large[len(shown) :]:
@@ -91,9 +90,8 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
     """State a layout's degrees, schedule and memory, and the parts of its step; `first`: some on the first screen."""
     metrics = layout.metrics
     yield Statement("choice", "layout", _degrees(plan, layout), first)
-    batch = (
-        f"{counted(layout.microbatches_per_step, 'micro-batch')} of {counted(layout.microbatch_sequences, 'sequence')}"
-    )
+    each = counted(layout.microbatch_sequences, "sequence")
+    batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {each}"
     text = f"{batch}, {short(metrics.tokens_per_step)} tokens a step"
     yield Statement("choice", "layout", f"{text}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}", first)
     sequence = "; sequence parallel" if layout.sequence_parallel else ""
@@ -226,10 +224,8 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     if section is None:
         return
     low, high = section.days_to_train_interval
-    text = (
-        f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: 4 of 5 like measured runs lie in it"
-    )
-    yield Statement("figure", "days", text)
+    likely = f"likely {days(low)} to {days(high)}: 4 of 5 like measured runs lie in it"
+    yield Statement("figure", "days", f"{days(section.days_to_train)} days, {likely}")
     share, reliability = plan.instance.workload.availability, plan.instance.reliability
     whole, steps = section.days_to_train, section.days_to_train * share
     if plan.reliability is not None and plan.layout is not None:

@@ -479,9 +479,6 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     )
 
 
-SMALL = 0.002  # share of a total below which a part is drawn with the others
-
-
 PARTS = {"plot_step": "layout", "plot_memory": "layout", "plot_cost": "cost", "plot_sites": "sites"}
 
 
@@ -541,7 +538,7 @@ def plotted(plan: Plan, name: str, axes: "Axes | None") -> "Axes":
 
 def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> None:
     total = sum(parts.values())
-    rows = sorted(((size, plain(name)) for name, size in parts.items() if size > SMALL * total), reverse=True)
+    rows = sorted(((size, plain(name)) for name, size in parts.items() if size > 0.002 * total), reverse=True)
     rest = total - sum(size for size, _ in rows)
     rows += [(rest, "other")] if rest > 0 else []
     drawn = axes.barh([name for _, name in rows], [size for size, _ in rows], color=COLOURS[0])

@@ -7,7 +7,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
@@ -144,7 +143,6 @@ STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
 HANG = 2  # columns that the rest of a line is set in by
-LEAST = 40  # columns that are taken to be there
 PIPE = 200  # columns of a table in a file or a pipe
 PERCENT, TOGETHER = " %", "\u00a0%"  # a number and its unit are not parted
 BARS = 36  # columns of the longest bar
@@ -165,13 +163,11 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
     return tuple(sorted(stated, key=lambda statement: SECTIONS.index(statement.section)))
 
 
-def by_section(
-    reported: Iterable[Statement], show: Callable[[Statement], str] = attrgetter("text")
-) -> dict[str, list[str]]:
+def by_section(reported: Iterable[Statement]) -> dict[str, list[str]]:
     """Return the texts of a plan's statements by the section of the summary in which they are read."""
     texts: dict[str, list[str]] = {}
     for statement in reported:
-        texts.setdefault(statement.section, []).append(show(statement))
+        texts.setdefault(statement.section, []).append(statement.text)
     return texts
 
 
@@ -179,7 +175,7 @@ def terminal_width() -> int | None:
     """Return the columns that a summary may have: COLUMNS, or the terminal's; None for a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
     known = sys.stdout.isatty() or (given.isdecimal() and int(given) > 0)
-    return max(shutil.get_terminal_size().columns, LEAST) if known else None
+    return max(shutil.get_terminal_size().columns, 40) if known else None
 
 
 def fitted(text: str, width: int | None) -> str:

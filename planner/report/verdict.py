@@ -22,7 +22,6 @@ from planner.units import amount, counted, memory, money, percent, ratio, short,
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
-LATE = 1.1  # of a time limit: it is said of a search that ended later
 LEAST_SHOWN = 1e-3  # of shares in percent with one digit
 ENDED = {
     "gap": "the search ends with this gap",
@@ -109,7 +108,7 @@ def _sureness(plan: Plan) -> str:
     if section is not None and plan.stopped == "limit" and limit is not None and limit < FIRST_PLAN_SECONDS:
         spent = section.certificate.seconds
         why = f"as a first plan may take up to {FIRST_PLAN_SECONDS:g}"
-        late = f" after {ratio(spent)} s instead of {ratio(limit)}, {why}" if spent > LATE * limit else ""
+        late = f" after {ratio(spent)} s instead of {ratio(limit)}, {why}" if spent > 1.1 * limit else ""
     ended = f"; {ENDED[plan.stopped]}{late}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound

@@ -390,7 +390,6 @@ BLOCKS: dict[str, tuple[Callable[[Plan], Shown], ...]] = {
     "Years that may come": (scenarios,),
     "The best model for the deadline": (model,),
 }
-BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on purchases and choices
 
 
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
@@ -406,10 +405,11 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
         rows.append((label, *(own.get(label, "-") for own in figures)))
     first = [[statement for statement in own if statement.first] for own in reported]
     compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
-    texts = [by_section(own, _on_page) for own in compared]
+    texts = [by_section(own) for own in compared]
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
-        rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
+        cells = ("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)
+        rows.append((section, *map(_on_page, cells)))
     comparison = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
     return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
@@ -439,8 +439,8 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "lists": [
             ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
             ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
-            ("Limits", [_on_page(statement) for statement in first if statement.kind == "limit"]),
-            ("Risks", [_on_page(statement) for statement in first if statement.kind == "warning"]),
+            ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
+            ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
         ],
         "blocks": {title: [shown for part in parts for shown in part(plan)] for title, parts in BLOCKS.items()},
         "reported": by_section(reported),
@@ -449,12 +449,12 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
 
 
 def _on_purchase(statement: Statement) -> bool:
-    return statement.kind == "choice" and statement.topic in BUILT
+    return statement.kind == "choice" and statement.topic in ("sites", "wan", "model", "layout", "pools", "fabric")
 
 
-def _on_page(statement: Statement) -> str:
-    """Return a statement of a page's first screen, with directions for a terminal turned into ones for the page."""
-    return statement.text.replace("(--verbose)", "(below, in full)")
+def _on_page(text: str) -> str:
+    """Return a text of a page's first screen, with directions for a terminal turned into ones for the page."""
+    return text.replace("(--verbose)", "(below, in full)")
 
 
 def headlines(plan: Plan) -> Iterator[charts.Headline]:
