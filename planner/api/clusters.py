@@ -63,10 +63,9 @@ def place(
     Placement
         Without nodes, and with the reason in numbers, where the job is larger than what is free.
     """
-    from planner.cluster import read_job
-
     if objective not in ("locality", "step-time"):
         raise InputError(f"objective: must be one of locality, step-time (is {objective!r})")
+    from planner.cluster import read_job
     from planner.scheduling.cluster_session import opened, place_by_time
 
     cluster, taken = opened(topology, busy, state, only)

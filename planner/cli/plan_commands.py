@@ -411,13 +411,14 @@ def serve(
     """Open a page of this machine on which the instance is asked again with other limits, goals and prices."""
     from planner.imports.instance_file import holds_plan
     from planner.planning.load import load_instance
-    from planner.serve.local_server import HOST, QuestionThread, local_server
+    from planner.serve.local_server import HOST, AskedQuestion, QuestionThread, local_server
 
     asked = console.AskedInstance(instance=instance, change=change)
     questions = QuestionThread(load_instance(asked.changed()), time_limit=time_limit, seed=seed)
     server = local_server(questions, port)
     if holds_plan(instance) and not change:
-        questions.keep(read_plan(instance))
+        plan = read_plan(instance)  # it is the first answer of the page
+        questions.asked.append(AskedQuestion(number=1, changes=(), instance=plan.instance, plan=plan, seconds=0.0))
     else:
         questions.ask({})
     print(f"http://{HOST}:{server.server_port}/ shows {questions.instance.name}; Ctrl-C ends it", flush=True)

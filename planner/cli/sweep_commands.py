@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
-USEFUL = ("gemm", "attention")  # parts of a step that train the model
 VARY_HELP = (
     "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
     "each one is an axis."
@@ -264,7 +263,7 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
         pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
         degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
         batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
-        lost = [(share, part) for part, share in point.shares.items() if part not in USEFUL]
+        lost = [(share, part) for part, share in point.shares.items() if part not in ("gemm", "attention")]
         share, part = max(lost, default=(0.0, ""))
         proof = "" if point.status == "optimal" else "; not proven"
         text = f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"

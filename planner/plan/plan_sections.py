@@ -529,9 +529,7 @@ class WanPlan(Frozen):
 
 def _passed(ends: dict[str, tuple[str, str]], route: tuple[str, ...], demand: WanDemand) -> set[str]:
     """Return the fibre nodes that a WAN route passes, without those at which its sites are joined to the fibre."""
-    joined, seen = {demand.a, demand.b}, set[str]()
-    for name in route:
-        start, end = ends.get(name, ("", ""))  # an edge that a check will miss
-        joined |= {end} if start in (demand.a, demand.b) and name == f"{start} access" else set()
-        seen |= {start, end}
-    return seen - joined - {""}
+    sites = {demand.a, demand.b}
+    passed = {name: ends.get(name, ()) for name in route}  # without ends: an edge that a check will miss
+    joined = (end for site in sites for end in passed.get(f"{site} access", ()))
+    return {end for two in passed.values() for end in two} - {*joined} - sites

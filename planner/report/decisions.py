@@ -227,9 +227,8 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     likely = f"likely {days(low)} to {days(high)}: 4 of 5 like measured runs lie in it"
     yield Statement("figure", "days", f"{days(section.days_to_train)} days, {likely}")
     share, reliability = plan.instance.workload.availability, plan.instance.reliability
-    whole, steps = section.days_to_train, section.days_to_train * share
-    if plan.reliability is not None and plan.layout is not None:
-        steps = plan.layout.metrics.step_days_to_train
+    whole = section.days_to_train
+    steps = plan.layout.metrics.step_days_to_train if plan.reliability and plan.layout else whole * share
     both = f"{shown_days(whole, steps)} days of steps are {shown_days(whole, whole)} on a calendar"
     both += f": {short_percent(steps / whole)} of the time trains"
     if plan.reliability is not None and plan.layout is not None:

@@ -35,11 +35,9 @@ if TYPE_CHECKING:
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
-IDLE = 1e-3  # share of the money from which idle racks are named
 SMALL = 0.02  # of the largest term, below which one is left out
 NOTHING = 1e-9  # relative: the same but for rounding
 UNITS = {FINISH_DATE: "days from the decision", "loss": "nats a token"}  # of objectives other than days of training
-WORDS = {"source", "note"}  # of an instance: about it, no part of the question
 STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
 STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
 
@@ -145,7 +143,7 @@ def brings(before: Side, after: Side) -> str:
     if left and after.usd and left > SMALL * after.usd and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
     was, idle = idle_racks(before), idle_racks(after)
-    if after.usd and idle - was > IDLE * after.usd:
+    if after.usd and idle - was > 1e-3 * after.usd:
         parts.append(f"{money(idle - was)} {'more ' if was else ''}of idle racks")
     return ", ".join(parts)
 
@@ -228,7 +226,8 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Sid
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
     asked = leaves(plan.instance.model_dump(mode="json", exclude_none=True), entry="[{}]")
-    question = {path: value for path, value in asked if path != "name" and not WORDS & set(path.split("."))}
+    # The instance's name, sources and notes are about it, no part of the question.
+    question = {path: x for path, x in asked if path != "name" and not {"source", "note"} & set(path.split("."))}
     return Side(name, figures_of(plan), question, statements(plan))
 
 

@@ -112,11 +112,6 @@ class QuestionThread:
             self._thread = threading.Thread(target=self._answer, args=(question,), daemon=True)
             self._thread.start()
 
-    def keep(self, plan: Plan) -> None:
-        """Show a given plan as the first answer of the page."""
-        first = AskedQuestion(number=len(self.asked) + 1, changes=(), instance=plan.instance, plan=plan, seconds=0.0)
-        self.asked.append(first)
-
     def stop(self, wait_seconds: float = 0.0) -> None:
         """End the search for the running question's answer with its best plan so far."""
         self._interrupter.interrupt()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import jinja2
 
 Point = tuple[float, float]  # of a drawing, in units, or of a curve
-PALETTE = 8  # colours of the style sheet, c0 to c7
 
 
 class PageFigure(NamedTuple):
@@ -77,8 +76,8 @@ def template(command: str, name: str) -> "jinja2.Template":
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:
-    """Return the CSS class of each chart part's colour, in order; after the palette all are grey."""
-    return {name: f"c{index}" if index < PALETTE else "rest" for index, name in enumerate(parts)}
+    """Return the CSS class of each chart part's colour: c0 to c7 of the style sheet in order, then grey for all."""
+    return {name: f"c{index}" if index < 8 else "rest" for index, name in enumerate(parts)}
 
 
 WIDTH = 420.0  # of every drawing, in units: on a phone a letter of 11 units stays readable

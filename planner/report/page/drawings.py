@@ -293,7 +293,6 @@ def projected(places: Sequence[Point]) -> tuple[list[Point], bool]:
 
 
 MARGIN, LARGEST, SMALLEST = 12.0, 15.0, 5.0  # units: around the map, and radii of sites
-MAX_HEIGHT = 340.0  # units: a map of places in a column stays on one screen
 THIN, THICK = 1.4, 4.5  # units: of a span with the fewest and the most wavelengths
 
 
@@ -317,7 +316,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
     xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
-    scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
+    scale = min((WIDTH - 2 * MARGIN) / wide, 340.0 / tall)  # a map of places in a column stays on one screen
     left, top, height = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys), tall * scale + 2 * MARGIN
 
     def placed(point: Point) -> Point:
