@@ -365,8 +365,6 @@ def wan(_: Plan, design: plan_sections.WanPlan) -> Iterator[Statement]:
 
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
 NAMED_FABRICS = 2  # whose fabrics are on the first screen
-WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
-WHOLE_SHARE = 0.995  # of the rate of all hosts, above which it is not said what share crosses between halves
 
 
 def fabric(plan: Plan, section: plan_sections.FabricPlan) -> Iterator[Statement]:
@@ -502,7 +500,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     (leaf,) = (switch for switch in _offered(network) if switch.name == fabric.switch)
     rate, used = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
-    if used < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
+    if used < rate * (1 - 1e-9) and fabric.split == max(splits):
         text = f"Leaf ports of {rate:g} Gb/s carry {used:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
         remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
         yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
@@ -532,7 +530,7 @@ def _chosen(section: plan_sections.FabricPlan, network: Network, asked: Instance
     if family == "rail-only":
         carried += " within each rail"
     half = half_rate_tbps(asked.hardware, fabric.wired_gpus_per_rack)
-    if bisection < half * WHOLE_SHARE:
+    if bisection < 0.995 * half:  # above it is all that they have
         carried += f", {short_percent(bisection / half)} of their rate"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
         tails = f"{ratio(chosen.ecmp_tail)} times its time at line rate under ECMP, {ratio(chosen.spray_tail)} sprayed"

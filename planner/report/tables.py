@@ -39,7 +39,6 @@ SMALL = 0.02  # of the largest term, below which one is left out
 NOTHING = 1e-9  # relative: the same but for rounding
 UNITS = {FINISH_DATE: "days from the decision", "loss": "nats a token"}  # of objectives other than days of training
 STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
-STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
 
 
 @dataclass
@@ -179,7 +178,7 @@ def terms(before: Side, after: Side) -> Iterator[str]:
     """Write, to compare two plans, the parts of their days and of their capital that differ most."""
     days = []
     for side in (before, after):
-        seconds, whole = side.numbers.get(STEP_SECONDS), side.numbers.get(STEP_DAYS)
+        seconds, whole = (side.numbers.get(f"layout.metrics.step_{key}") for key in ("seconds", "days_to_train"))
         steps = {part: time * whole / seconds for part, time in side.parts(STEP).items()} if seconds and whole else {}
         days.append(side.parts(LOST) | steps)
     capital = [side.parts(CAPITAL) for side in (before, after)]

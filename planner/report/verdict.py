@@ -22,7 +22,6 @@ from planner.units import amount, counted, memory, money, percent, ratio, short,
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
-LEAST_SHOWN = 1e-3  # of shares in percent with one digit
 ENDED = {
     "gap": "the search ends with this gap",
     "limit": "the time limit ended the search",
@@ -119,7 +118,7 @@ def _sureness(plan: Plan) -> str:
 
 
 def _small(gap: float) -> str:
-    return percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
+    return percent(gap) if gap >= 1e-3 else "under 0.1 %"
 
 
 def _most_joined(plan: Plan) -> float:
