@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import InputError, needed
 from planner.plan import VIEWS
 from planner.plan.plan_files import read_plan
-from planner.solvers.signals import Deadline, Interrupter, ended_by, ending_at_once
 from planner.units import bounded
 from planner.version import __version__
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from planner.planning.model_size import LimitPoint
     from planner.planning.near_layouts import NearLayouts
     from planner.solvers.progress import Event
+    from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
 
 
@@ -162,7 +162,7 @@ def explain(
     near: int = 0,
     within: float = 0.05,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: Interrupter | None = None,
+    interrupt: "Interrupter | None" = None,
     on_part: "Callable[[Explanation], Any] | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Explanation":
@@ -191,6 +191,7 @@ def explain(
     from planner.planning.explain import explained, proven_plan
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter, turn
+    from planner.solvers.signals import Deadline, ended_by
 
     plan = instance if isinstance(instance, Plan) else None
     if isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
@@ -218,7 +219,7 @@ def frontier(
     threads: int | None = None,
     progress: Callable[[str], None] | None = None,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: Interrupter | None = None,
+    interrupt: "Interrupter | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Frontier":
     """Return the curve of money against days: plans that no other beats in both, and how far that is proven.
@@ -255,6 +256,7 @@ def frontier(
     from planner.planning import frontier as search
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
+    from planner.solvers.signals import ended_by, ending_at_once
 
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     with ending_at_once():
@@ -274,7 +276,7 @@ def layouts(
     threads: int | None = None,
     pins: Mapping[str, Any] | None = None,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: Interrupter | None = None,
+    interrupt: "Interrupter | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "NearLayouts":
     """Return the kinds of layout that are nearly as fast as the fastest, each by its fastest plan.
@@ -303,6 +305,7 @@ def layouts(
     from planner.planning.near_layouts import near_layouts
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
+    from planner.solvers.signals import ended_by
 
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     request = read_question(instance, pins, constants, of_one_layout)
@@ -362,7 +365,7 @@ def solve(
     pins: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
     on_progress: "Callable[[Event], Any] | None" = None,
-    interrupt: Interrupter | None = None,
+    interrupt: "Interrupter | None" = None,
     models: str | Path | None = None,
     curve: bool = False,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
