@@ -303,8 +303,7 @@ def explain(
         raise Exit(ExitCode.INTERRUPTED)
     if explanation.violations:
         raise Exit(ExitCode.UNVERIFIED)
-    ends = {"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}
-    raise Exit(ends.get(explanation.status, ExitCode.DONE))
+    raise Exit({"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}.get(explanation.status, ExitCode.DONE))
 
 
 def check(plan: console.PlanFile) -> None:

@@ -128,8 +128,7 @@ def _curve_box(curve: Curve) -> str:
     money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
     if curve.least_usd is not None and curve.most_usd is not None:
         money_limit = f" of {money(curve.least_usd)} to {money(curve.most_usd)}"
-    slowest = "" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days"
-    return f"{money_limit}{slowest}"
+    return money_limit + ("" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days")
 
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.

@@ -297,9 +297,7 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
     """Return a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
     rows = []
     choices = "virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"
-    for plan in found.plans:
-        if (layout := plan.layout) is None:
-            continue
+    for plan, layout in ((plan, plan.layout) for plan in found.plans if plan.layout is not None):
         metrics, fewest = layout.metrics, found.fewest_days or math.inf
         rows.append(
             {
