@@ -14,12 +14,12 @@ from planner.api.plans import (
     frontier,
     layouts,
     limits,
+    show_versions,
     solve,
     sweep,
+    to_frame,
 )
-from planner.api.views import VIEWS, show_versions, to_frame
 from planner.errors import InputError, PlannerError
-from planner.plan import provide
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ __all__ += ["Interrupter", "Job", "Note", "PhaseStarted", "Placement", "Plan", "
 __all__ += ["Topology", "Violation", "__version__", "calibrate", "changed", "check", "design_fabric", "evaluate"]
 __all__ += ["explain", "frontier", "layouts", "limits", "place", "show_versions", "simulate", "solve", "sweep"]
 __all__ += ["to_frame"]
-
-provide(VIEWS)
 
 _HOMES = {
     "planner.solvers.progress": ("BoundRaised", "Event", "Finished", "IncumbentFound", "Note", "PhaseStarted"),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.errors import InputError
 from planner.units import bounded
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from planner.scheduling.cluster_session import Cluster
     from planner.simulation.simulate import Simulation
     from planner.simulation.simulated_routes import Fabric
-
-OBJECTIVES = ("locality", "step-time")
 
 
 @bounded
@@ -64,11 +63,9 @@ def place(
     Placement
         Without nodes, and with the reason in numbers, where the job is larger than what is free.
     """
+    if objective not in ("locality", "step-time"):
+        raise InputError(f"objective: must be one of locality, step-time (is {objective!r})")
     from planner.cluster import read_job
-    from planner.errors import InputError
-
-    if objective not in OBJECTIVES:
-        raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
     from planner.scheduling.cluster_changes import opened
     from planner.scheduling.cluster_session import place_by_time
 
@@ -80,8 +77,7 @@ def place(
             raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
         from planner.plan.plan import Plan
 
-        given = job if isinstance(job, (str, Path, Plan)) else None
-        return place_by_time(cluster, given, **options)
+        return place_by_time(cluster, job if isinstance(job, (str, Path, Plan)) else None, **options)
     return cluster.place(read_job(job, gpus_per_node), order=order, **options)
 
 
@@ -130,7 +126,6 @@ def simulate(
     progress
         Takes a line now and then.
     """
-    from planner.errors import InputError
     from planner.simulation.simulate import PATTERNS, names, simulation_request
     from planner.simulation.simulate import simulate as run
 

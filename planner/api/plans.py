@@ -1,12 +1,19 @@
-"""The library's calls on plans: solve, frontier, check, evaluate, explain, sweep, limits, and calibrate."""
+"""The library's calls on plans: solve, frontier, check, evaluate, explain, sweep, limits, calibrate; their views."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import platform
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.errors import InputError, needed
+from planner.plan import VIEWS
+from planner.plan.plan_files import read_plan
 from planner.units import bounded
+from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.calibration.constants import MeasuredConstants
@@ -180,7 +187,6 @@ def explain(
     from planner.imports.instance_file import holds_plan
     from planner.instance.instance import of_one_layout
     from planner.plan.plan import Plan
-    from planner.plan.plan_files import read_plan
     from planner.planning.explain import explained, proven_plan
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter, turn
@@ -465,3 +471,84 @@ def sweep(
     part = None if shard is None else shard_of("/".join(map(str, shard)))
     options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=folder, constants=constants)
     return rows_of(tasks_for(instance, points, options), options, finished=finished, executor=executor, workers=workers)
+
+
+def summary(plan: "Plan", *, verbose: bool = False) -> str:
+    """Write a plan on one screen, or all that it says."""
+    from planner.report.summary import summary as written
+
+    return written(plan, verbose=verbose)
+
+
+def html(plan: "Plan") -> str:
+    """Write the first screen of a plan as a small table of HTML for a notebook, a row a section."""
+    from planner.report.summary import by_section, statements
+
+    texts = by_section(statement for statement in statements(plan) if statement.first)
+    head, *verdict = map(escape, [f"{plan.instance.name}: {plan.status}", *texts.pop("verdict", [])])
+    cells = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top">{escape(name.capitalize())}</th>'
+        f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
+        for name, lines in texts.items()
+    )
+    return f"<div><p><b>{head}</b><br>{'<br>'.join(verdict)}</p><table>{cells}</table></div>"
+
+
+@bounded
+def to_frame(rows: "Iterable[Row | Plan]") -> Any:
+    """Return rows of a sweep, or plans, as a pandas DataFrame: a row each, a column a figure by its dotted name.
+
+    Parameters
+    ----------
+    rows
+        What `planner.sweep` yields, or plans: the columns of both have the same names.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A figure that a plan has not is missing (NaN) in its row.
+
+    Raises
+    ------
+    PlannerError
+        pandas is not installed.
+    """
+    from planner.plan.plan import Plan
+    from planner.report.tables import figures_of
+    from planner.sweeps.row_store import Row
+
+    with needed("to_frame", "pandas", "frames"):
+        import pandas
+
+    flat = list[dict[str, Any]]()
+    for item in rows:
+        if not isinstance(item, (Plan, Row)):
+            raise InputError(f"rows: must be rows of a sweep, or plans (one is {item!r:.40})")
+        named = {"name": item.instance.name, "reason": None} if isinstance(item, Plan) else {}
+        flat.append(named | (figures_of(item) if isinstance(item, Plan) else item.flat()))
+    return pandas.DataFrame(flat)
+
+
+def plot(plan: "Plan", name: str, ax: Any) -> Any:
+    """Plot a part of a plan, by its method's name, on the matplotlib axes given or on new ones; return the axes."""
+    from planner.report.plots import plotted
+
+    return plotted(plan, name, ax)
+
+
+VIEWS.update(summary=summary, html=html, to_frame=to_frame, plot=plot)
+
+
+def show_versions() -> None:
+    """Print the versions of planner, Python, the solvers and the optional packages, and the platform, for a report."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    lines = {"planner": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
+    needed_by_all = ("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich")
+    for package in (*needed_by_all, "pandas", "matplotlib", "jinja2", "pyarrow", "distributed"):
+        try:
+            lines[package] = version(package)
+        except PackageNotFoundError:
+            lines[package] = "not installed"
+    width = max(map(len, lines))
+    print("\n".join(f"{name:{width}}  {value}" for name, value in lines.items()))

@@ -11,7 +11,7 @@ from typer import Argument, Exit
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError, hint
-from planner.files import read_json, require_writable
+from planner.files import read_json
 from planner.solvers.signals import uninterrupted
 from planner.units import counted
 
@@ -38,8 +38,8 @@ Mesh = Annotated[str | None, "Its mesh in rank order, such as pipeline=4,data=12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeNodes:
-    """Options of the cluster commands that say which nodes a job may have."""
+class PlacedJob:
+    """Options of `planner place` for the nodes that a job may have, and for the job: its file, or its mesh."""
 
     topology: TopologyFile
     topology_name: console.TopologyName = None
@@ -47,12 +47,6 @@ class FreeNodes:
     busy: Annotated[str, "Hostlist of nodes in use or down; the job avoids them."] = ""
     state: NodeStates = None
     only: Annotated[str | None, "Hostlist of nodes that the job may use: an allocation."] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """Options of `planner place` for the job to place: its file, or its mesh."""
-
     job: JobFile = None
     nodes: Nodes = None
     mesh: Mesh = None
@@ -79,8 +73,7 @@ class PlacementSearch:
 
 
 def place(
-    free: FreeNodes,
-    given: JobOptions,
+    given: PlacedJob,
     search: PlacementSearch,
     form: Annotated[str, f"What to write: {', '.join(PLACED_FORMATS)}."] = "hostlist",
     output: console.InsteadOfStdout = None,
@@ -92,7 +85,6 @@ def place(
         from planner.formats.cluster_files import WRITERS, read_topology
 
     console.require_choice("--format", form, PLACED_FORMATS)
-    require_writable(output)
     job, running, by_step = given.job, given.running, search.objective != "locality"
     if bool(given.replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
@@ -108,19 +100,19 @@ def place(
         wanted: Job | Path = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node)
     else:  # by step time it is a plan, read whole
         wanted = job if by_step else read_job(job, given.gpus_per_node)
-    cluster = read_topology(free.topology, keys=free.label or (), name=free.topology_name)
-    busy = _nodes_in_use(cluster, free)
+    cluster = read_topology(given.topology, keys=given.label or (), name=given.topology_name)
+    busy = _nodes_in_use(cluster, given)
     if running is not None:
         from planner.scheduling.cluster_changes import replace_in_files
 
-        if search.order != "any" or free.only is not None:
+        if search.order != "any" or given.only is not None:
             raise InputError("--replace: --order and --only do not go with it; leave them out")
         options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
         placement = replace_in_files(cluster, wanted, running, given.replace, busy=busy, **options)
     else:
         with console.ProgressOptions(log=log).line() as report:
             report("placing")
-            only = None if free.only is None else read_hosts(free.only, "--only")
+            only = None if given.only is None else read_hosts(given.only, "--only")
             placement = planner.place(cluster, wanted, only=only, busy=busy, **asdict(search))
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
@@ -141,7 +133,7 @@ def place(
     raise Exit(ExitCode.INTERRUPTED if placement.stopped == "interrupted" else ended)
 
 
-def _nodes_in_use(cluster: "Topology", free: FreeNodes) -> list[str]:
+def _nodes_in_use(cluster: "Topology", free: PlacedJob) -> list[str]:
     """Return a cluster's nodes in use, by name and state, read once; print which items of the files are ignored."""
     from planner.cluster import read_hosts
     from planner.formats.cluster_files import read_states, states_on, topology_items
@@ -187,7 +179,6 @@ def topology(
         console.require_choice("--format", form, TOPOLOGY_FORMATS)
     if output is not None and form is None:
         raise InputError(f"-o: say in which --format ({', '.join(TOPOLOGY_FORMATS)})")
-    require_writable(output)
     cluster = read_topology(file, keys=label or (), name=name)
     if form is not None:
         console.print_or_write(TOPOLOGY_WRITERS[form](cluster), output)

@@ -18,6 +18,7 @@ from typer import Argument, Option
 
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
+from planner.plan.plan_files import read_plan
 from planner.units import bounded
 from planner.version import __version__
 
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
 PATIENCE = 2.0  # seconds before a command shows anything
 REFRESH = 0.2  # seconds between pictures of the line
 HEARTBEAT = 10.0  # seconds after which the log says again where the command is
-BAR = 16  # columns
-WRITTEN = ("output", "log", "plot", "into", "geojson")  # parameters of files to write; all others are of files to read
+TRIED = ("output", "plot", "geojson")  # parameters of files to write, which is tried before a command begins
+WRITTEN = (*TRIED, "log", "into", "target")  # all parameters of files to write; all others are of files to read
 SPELLED = {  # how options are written that are not by the name of their parameter
-    "output": ("-o", "--output"), "quiet": ("-q", "--quiet"), "verbose": ("-v", "--verbose"), "as_json": ("--json",),
-    "form": ("--format",), "framework": ("--for",), "change": ("--set",), "part_of": ("--shard",),
-    "start": ("--from",), "stop": ("--to",), "bytes_per_host": ("--bytes",),
+    "output": ("-o", "--output"), "target": ("-o", "--output"), "quiet": ("-q", "--quiet"),
+    "verbose": ("-v", "--verbose"), "as_json": ("--json",), "form": ("--format",), "framework": ("--for",),
+    "change": ("--set",), "part_of": ("--shard",), "start": ("--from",), "stop": ("--to",),
+    "bytes_per_host": ("--bytes",),
 }  # fmt: skip
 
 
@@ -137,10 +139,11 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 
 @contextmanager
-def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
-    """Raise InputError with the rule that a plan breaks if a command cannot show it; a sound plan's is a defect."""
+def showable_plan(path: Path) -> Iterator["Plan"]:
+    """Read a plan to show; InputError with the rule that it breaks if a command cannot; a sound plan's is a defect."""
+    plan = read_plan(path)
     try:
-        yield
+        yield plan
     except (ArithmeticError, InternalError, LookupError, TypeError, ValueError):
         from planner.checks.check_plan import check
 
@@ -213,11 +216,6 @@ class Watch:
                 self.share = 0.0 if given.gap is None else max(0.0, 1 - given.gap)
             self._note(line)
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the command began, for its progress line."""
-        return time.monotonic() - self.started
-
     def erase(self, *, for_good: bool = False) -> None:
         """Erase the progress line from the terminal until it is drawn again; `for_good`: an answer is printed."""
         with self._lock:
@@ -230,7 +228,7 @@ class Watch:
         """Draw the progress line and log heartbeats until the command has ended."""
         while not ended.wait(REFRESH):
             with self._lock:
-                if self.shown and self.elapsed >= PATIENCE:
+                if self.shown and time.monotonic() - self.started >= PATIENCE:
                     self._draw()
                 if self.log is not None and time.monotonic() - self._logged >= HEARTBEAT:
                     self._note(f"{self.phase}, {self.text}" if self.text else self.phase)
@@ -249,11 +247,11 @@ class Watch:
             self._live.start()
         line, parts = Table.grid(padding=(0, 1)), list[Any]([Spinner("line")])
         if self.share > 0:
-            parts.append(ProgressBar(total=1.0, completed=self.share, width=BAR))
+            parts.append(ProgressBar(total=1.0, completed=self.share, width=16))
         for _ in parts:
             line.add_column(no_wrap=True)
         line.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        text = f"{clock(self.elapsed)}  {self.phase}" + (f", {self.text}" if self.text else "")
+        text = f"{clock(time.monotonic() - self.started)}  {self.phase}" + (f", {self.text}" if self.text else "")
         line.add_row(*parts, Text(text, no_wrap=True, overflow="ellipsis"))
         self._live.update(line, refresh=True)
 
@@ -261,7 +259,7 @@ class Watch:
         self._logged = time.monotonic()
         if self.log is not None:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            self.log.write(f"{now} {self.elapsed:9.1f} s  {text}\n")
+            self.log.write(f"{now} {self._logged - self.started:9.1f} s  {text}\n")
             self.log.flush()
 
 
@@ -292,10 +290,8 @@ def watching(name: str) -> Iterator[Watch]:
     thread = threading.Thread(target=watch.tick, args=[ended], daemon=True, name="progress")
     _current, out, err = watch, sys.stdout, sys.stderr
     if watch.shown:
-        sys.stdout, sys.stderr = (
-            _Printing(out, functools.partial(watch.erase, for_good=True)),
-            _Printing(err, watch.erase),
-        )
+        sys.stdout = _Printing(out, functools.partial(watch.erase, for_good=True))
+        sys.stderr = _Printing(err, watch.erase)
     thread.start()
     try:
         yield watch
@@ -341,7 +337,7 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that shows its progress, with each field of its records of options as an option.
 
     An option is annotated by its help, and written as SPELLED or its name says; a flag has no negation. The command
-    refuses numbers out of range, named as options, and to write over a file that it reads.
+    refuses numbers out of range, named as options, and to write over a file that it reads or where none can be.
     """
     parameters, records, spelled = list[inspect.Parameter](), dict[str, Any](), dict[str, str]()
     for name, parameter in inspect.signature(command).parameters.items():
@@ -361,13 +357,15 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     def run(**options: Any) -> None:
         given = (value for name, value in options.items() if name not in WRITTEN)
         read = list(itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in given))
-        written = [(name, path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
-        for (name, path), other in itertools.product(written, read):
+        written = [(spelled[name], path) for name in WRITTEN if isinstance(path := options.get(name), Path)]
+        for (option, path), other in itertools.product(written, read):
             same = False
             with suppress(OSError):  # one that is missing, or cannot be named, is complained of where it is used
                 same = isinstance(other, Path) and other.is_file() and other.samefile(path)
             if same:
-                raise InputError(f"{path}: is read by this command, and --{name} would write over it; write elsewhere")
+                raise InputError(f"{path}: is read by this command, and {option} would write over it; write elsewhere")
+        require_writable(*map(options.get, TRIED))
+        require_picture(options.get("plot"))
         made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
         with watching(command.__name__):
             command(**made, **options)

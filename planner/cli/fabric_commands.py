@@ -16,7 +16,7 @@ from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
 from planner.imports.command_options import FabricWish
-from planner.plan.plan_files import kind_of, plan_of, read_plan
+from planner.plan.plan_files import kind_of, plan_of
 
 if TYPE_CHECKING:
     from planner.exports.fabric_parts import BuiltFabric
@@ -60,16 +60,12 @@ def design(
     from planner.planning.load import question_of, question_of_options
     from planner.report.summary import summary, terminal_width
 
-    require_writable(output)
     pins = console.read_pins(pin)
     options = [f"--{name.replace('_', '-')}" for name, value in asdict(wish).items() if value is not None]
-    if given is None:
-        question = question_of(question_of_options(wish), pins)
-    elif options:
+    if given is not None and options:
         what = f"{given} says what the fabric is for: write {KEYS[options[0]]} there, or give options alone"
         raise InputError(f"{options[0]}: {what}")
-    else:
-        question = question_of(given, pins)
+    question = question_of(question_of_options(wish) if given is None else given, pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
@@ -77,7 +73,6 @@ def design(
 
 
 FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
-DETAILS = ("auto", "switch", "pod")
 AXES = "cost,time,splits"
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
@@ -89,7 +84,7 @@ AXES_HELP = (
 def export(
     plan: console.PlanFile,
     form: Annotated[str, f"One of {', '.join(FORMATS)}."],
-    output: Annotated[Path, "Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."],
+    target: Annotated[Path, "Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."],
     site: Annotated[str | None, "The site, where the plan has several."] = None,
     detail: Annotated[
         str, "Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
@@ -97,28 +92,27 @@ def export(
 ) -> None:
     """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
     console.require_choice("--format", form, FORMATS)
-    console.require_choice("--detail", detail, DETAILS)
-    require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
+    console.require_choice("--detail", detail, ("auto", "switch", "pod"))
+    require_writable(None if form == "netbox" and target.suffix != ".zip" else target)
     from planner.exports import fabric_graph, fabric_parts
     from planner.report.page.drawings import fabric_svg
 
-    given = read_plan(plan)
-    writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
-        "csv": fabric_parts.cable_list,
-        "bom": fabric_parts.bill_of_materials,
-        "slurm-conf": partial(fabric_graph.slurm_topology, as_yaml=False),
-        "slurm-yaml": partial(fabric_graph.slurm_topology, as_yaml=True),
-        "svg": fabric_svg,
-        "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
-        "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
-        "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=output.suffix == ".json"),
-    }
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
+        writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
+            "csv": fabric_parts.cable_list,
+            "bom": fabric_parts.bill_of_materials,
+            "slurm-conf": partial(fabric_graph.slurm_topology, as_yaml=False),
+            "slurm-yaml": partial(fabric_graph.slurm_topology, as_yaml=True),
+            "svg": fabric_svg,
+            "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
+            "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
+            "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=target.suffix == ".json"),
+        }
         wired = fabric_parts.built_fabric(given, site, str(plan))
         if form == "netbox":
-            fabric_parts.write_netbox(output, wired)
+            fabric_parts.write_netbox(target, wired)
         else:
-            write_streamed(output, partial(writers[form], wired))
+            write_streamed(target, partial(writers[form], wired))
 
 
 def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[str]]") -> Iterator[str]:
@@ -146,8 +140,7 @@ def check(
     """Print which built cables are missing, extra, moved, doubled or swapped; exit status 1 where any differ."""
     from planner.exports.fabric_parts import built_fabric, differences
 
-    given = read_plan(plan)
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
         wired = built_fabric(given, site, str(plan))
     verdict, lines = differences(cables, wired)
     print("\n".join([verdict, *lines[:show]]))
@@ -193,16 +186,14 @@ def pareto(
     sizes, axis_names = [int(part) for part in parts], axes_of(wish.axes)
     if output is not None and output.suffix != ".jsonl":
         raise InputError(f"{output}: must end in .jsonl")
-    require_writable(output)
     path = instance_path(given)
     data = read_data(path)
     if kind_of(data) == "question" or (kind_of(data) == "plan" and not data["instance"].get("workload")):
         from planner.planning.fabric_design import by_ratio
 
         if sizes or wish.every or constants is not None or wish.axes != AXES:
-            raise InputError(
-                f"{given}: a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
-            )
+            without = "a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
+            raise InputError(f"{given}: {without}")
         asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
         trades = list(by_ratio(asked, time_limit))
         if output is not None:

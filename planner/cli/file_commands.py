@@ -10,9 +10,8 @@ from typer import Argument, Typer
 import planner
 from planner.cli import console
 from planner.errors import InputError, hint
-from planner.files import read_text, require_writable, write_atomically
+from planner.files import read_text, write_atomically
 from planner.imports.command_options import GridOptions, Wish
-from planner.plan.plan_files import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,6 @@ def init(
     """Write a short instance with comments (YAML) that `planner solve` takes as it is."""
     from planner.imports.instance_file import first_instance
 
-    require_writable(output)
     if output is not None and output.exists() and not force:
         raise InputError(f"{output}: is there already; name another file, or give --force")
     if output is not None and output.suffix not in (".yaml", ".yml"):
@@ -80,7 +78,6 @@ def calibrate(
 
     Vary the number of micro-batches at one layout: that separates what a step costs once from what a micro-batch costs.
     """
-    require_writable(output)
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
     console.write_model(constants, output)
     print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
@@ -136,7 +133,6 @@ def hf(
     from planner.imports.huggingface import read_model
     from planner.physics.training.transformer import active_parameters, total_parameters
 
-    require_writable(output)
     model = read_model(config)
     if name is not None:
         model = model.replaced(name=name)
@@ -162,7 +158,6 @@ def launch(
     placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
-    require_writable(output)
     from planner.exports.launch import STACKS, WRITERS, run_of
     from planner.formats.cluster_files import read_placement
     from planner.imports.megatron_flags import REMEDY
@@ -179,8 +174,7 @@ def launch(
         raise InputError(f"--for {framework}: {like} is of {own}; leave out --for, or give another file")
     framework = own or framework or "megatron"
     console.require_choice("--for", framework, FRAMEWORKS)
-    given = read_plan(plan)
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
         run = run_of(given, str(plan))
         near = None if exact else runnable_layout(given, run, framework)
         run, reported = run if near is None else near.run, list[str]()
@@ -228,7 +222,6 @@ def import_(
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
 
-    require_writable(output, geojson)
     if name is not None and into is None:
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
     imported = import_grid(files, form, options)
@@ -250,11 +243,10 @@ def import_(
     load = sum(node.load_mw for node in written.nodes)
     headroom = sum(area.headroom_mw for area in written.balancing_authorities)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    for figure in imported.items.defaulted:
-        print(f"missing: {figure}", file=sys.stderr)
-    for item in imported.items.not_modelled:
-        print(f"not modelled: {item}", file=sys.stderr)
-    if imported.items.ignored:
-        print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
-    for why in shortage(written):
-        print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)
+    items = imported.items
+    notes = [f"missing: {figure}" for figure in items.defaulted]
+    notes += [f"not modelled: {item}" for item in items.not_modelled]
+    notes += [f"not read: {', '.join(items.ignored)}"] if items.ignored else []
+    notes += [f"no site can stand: the grid does not feed its own load; {why}" for why in shortage(written)]
+    for note in notes:
+        print(note, file=sys.stderr)

@@ -56,7 +56,6 @@ class Commands(TyperGroup):
 
 app = Typer(
     cls=Commands,
-    help="Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,

@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +17,14 @@ import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import exists, read_json, require_writable, write_atomically
+from planner.files import exists, read_json, write_atomically
 from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from planner.plan.plan import Plan
     from planner.planning.explanation import Explanation
 
@@ -56,10 +59,8 @@ def solve(
     ] = False,
 ) -> None:
     """Take all decisions and print the summary of the plan; then what less money buys."""
-    from planner.planning.solve import Session
-
-    require_writable(output)
     from planner.planning.frontier import why_no_curve
+    from planner.planning.solve import Session
     from planner.report.summary import curve_section, fitted, summary, terminal_width
 
     pins, instance = console.read_pins(asked.pin), asked.changed()
@@ -125,18 +126,15 @@ def frontier(
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     from planner.imports.instance_file import holds_plan
-    from planner.report.plots.plots import staircase
+    from planner.report.plots import draw_staircase, picture_of
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None and output.suffix not in ENDINGS:
-        ending = output.suffix or "without an ending"
-        raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
+        raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {output.suffix or 'without an ending'!r})")
     if output is not None and output.suffix == ".parquet":
         need_pyarrow()
     if holds_plan(asked.instance):
         print(f"{asked.instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
-    require_writable(output, plot)
-    console.require_picture(plot)
     started = time.perf_counter()
     with console.folder_for(plans), ending_searches(), progress.line() as watch:
         front = planner.frontier(asked.changed(), **asdict(search), on_progress=watch, constants=asked.constants)
@@ -147,7 +145,9 @@ def frontier(
     for index, plan in enumerate(front.plans if plans is not None else ()):
         console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
     if plot is not None:
-        write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
+        name = f"{front.instance.name}: money against days"
+        draw = partial(draw_staircase, front.curve, name)
+        write_atomically(plot, picture_of(draw, name, plot.suffix.removeprefix(".")))
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:
@@ -178,12 +178,11 @@ def layouts(
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
-    from planner.report.tables import flat_layouts, layout_rows, table_text
+    from planner.report.tables import layout_rows, table_text
     from planner.sweeps.row_store import write_table
 
     if output is not None and output.suffix not in (".json", ".csv"):
         raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
-    require_writable(output)
     with ending_searches(), progress.line() as watch:
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
@@ -191,7 +190,11 @@ def layouts(
     rows = layout_rows(found)
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
-        write_table(output, flat_layouts(rows))
+        flat = [dict(row) for row in rows]
+        for row in flat:  # the parts of a step have columns of their own
+            row["layers_per_stage"] = "+".join(map(str, row["layers_per_stage"]))
+            row |= {f"{name}_seconds": seconds for name, seconds in row.pop("breakdown_seconds").items()}
+        write_table(output, flat)
     elif output is not None:
         write_atomically(output, json.dumps(written, indent=1) + "\n")
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
@@ -218,10 +221,9 @@ def evaluate(
     from planner.instance.instance import long_names
     from planner.planning import evaluate as evaluating
     from planner.planning.load import load_instance
-    from planner.report.statements import verdict
+    from planner.report import verdict
     from planner.report.summary import fitted, lines_of, terminal_width
 
-    require_writable(output)
     asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
     run, pins = None if from_flags is None else read_run(from_flags), dict[str, Any]()
     if run is not None:
@@ -287,8 +289,12 @@ def explain(
         printed = len(lines)
 
     with progress.line() as watch:
-        options: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within}
-        options["constants"] = asked.constants
+        options: dict[str, Any] = {
+            "time_limit": time_limit,
+            "near": near,
+            "within": within,
+            "constants": asked.constants,
+        }
         explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
     print_more(explanation)
     if as_json:
@@ -297,8 +303,7 @@ def explain(
         raise Exit(ExitCode.INTERRUPTED)
     if explanation.violations:
         raise Exit(ExitCode.UNVERIFIED)
-    ends = {"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}
-    raise Exit(ends.get(explanation.status, ExitCode.DONE))
+    raise Exit({"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}.get(explanation.status, ExitCode.DONE))
 
 
 def check(plan: console.PlanFile) -> None:
@@ -323,8 +328,7 @@ def show(
     """Print a plan's summary, all that it says, or one section of it."""
     from planner.report.summary import summary, terminal_width
 
-    given = read_plan(plan)
-    with console.requiring_sound(given, plan):
+    with console.showable_plan(plan) as given:
         text = summary(given, terminal_width(), verbose=verbose, section=section)
     print(text)
 
@@ -361,12 +365,25 @@ def compare(
         print(table([column.name for column in columns], rows, width) if rows else "no difference")
 
 
+def kept_types() -> "dict[str, type[BaseModel]]":
+    """Return the types of the files that users keep, by kind."""
+    from planner.cluster import Job, Placement
+    from planner.instance.instance import Instance
+    from planner.plan.plan import Plan
+
+    return {"instance": Instance, "plan": Plan, "job": Job, "placement": Placement}
+
+
 def schema(what: Annotated[str, Argument(help="instance, plan, job or placement.")]) -> None:
     """Print the JSON Schema of an instance, a plan, a job or a placement."""
-    from planner.cli.schemas import SCHEMAS, schema_text
+    from planner.instance.base_types import put_ranges
 
-    console.require_choice("schema", what, tuple(sorted(SCHEMAS)))
-    print(schema_text(what), end="")
+    kinds = kept_types()
+    console.require_choice("schema", what, tuple(sorted(kinds)))
+    text = kinds[what].model_json_schema()
+    if what == "instance":
+        put_ranges(text)
+    print(json.dumps(text, indent=1, sort_keys=True))
 
 
 def report(
@@ -378,12 +395,8 @@ def report(
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: must end in .html")
-    require_writable(output)
-    given = [(path, read_plan(path)) for path in plans]
     with ExitStack() as stack:
-        for path, plan in given:
-            stack.enter_context(console.requiring_sound(plan, path))
-        page = report_page([(path.stem, plan) for path, plan in given], date.today())
+        page = report_page([(x.stem, stack.enter_context(console.showable_plan(x))) for x in plans], date.today())
     write_atomically(output, page)
 
 
@@ -397,13 +410,14 @@ def serve(
     """Open a page of this machine on which the instance is asked again with other limits, goals and prices."""
     from planner.imports.instance_file import holds_plan
     from planner.planning.load import load_instance
-    from planner.serve.local_server import HOST, QuestionThread, local_server
+    from planner.serve.local_server import HOST, AskedQuestion, QuestionThread, local_server
 
     asked = console.AskedInstance(instance=instance, change=change)
     questions = QuestionThread(load_instance(asked.changed()), time_limit=time_limit, seed=seed)
     server = local_server(questions, port)
     if holds_plan(instance) and not change:
-        questions.keep(read_plan(instance))
+        plan = read_plan(instance)  # it is the first answer of the page
+        questions.asked.append(AskedQuestion(number=1, changes=(), instance=plan.instance, plan=plan, seconds=0.0))
     else:
         questions.ask({})
     print(f"http://{HOST}:{server.server_port}/ shows {questions.instance.name}; Ctrl-C ends it", flush=True)

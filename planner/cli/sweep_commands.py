@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import require_writable, write_atomically
+from planner.files import write_atomically
 from planner.units import counted, duration, words
 
 if TYPE_CHECKING:
@@ -28,9 +30,7 @@ if TYPE_CHECKING:
     from planner.sweeps.sweep_run import Task
 
 
-FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
 FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
-USEFUL = ("gemm", "attention")  # parts of a step that train the model
 VARY_HELP = (
     "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
     "each one is an axis."
@@ -38,19 +38,13 @@ VARY_HELP = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPoints:
-    """Options of `planner sweep`: the points of the sweep, and which of them are solved."""
+class SweepSolves:
+    """Options of `planner sweep`: the points of the sweep, which of them are solved, and how and where each is."""
 
     vary: Annotated[list[str] | None, VARY_HELP] = None
     pairs: Annotated[Path | None, "Points taken together: a CSV with a column a path, or JSONL."] = None
     part_of: Annotated[str | None, "Solve the I-th of N parts alone: I/N, I from 1."] = None
     resume: Annotated[bool, "Go on with the file: points with a row are left out but for failed ones."] = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSolves:
-    """Options of `planner sweep`: how each point of the sweep is solved, and where."""
-
     workers: Annotated[int | None, "Worker processes; as many as cores unless given."] = None
     dask: Annotated[str | None, "Solve on a Dask cluster: the scheduler's address, or local."] = None
     time_limit: Annotated[float | None, "Seconds for each point."] = None
@@ -61,22 +55,20 @@ class SweepSolves:
 def sweep(
     asked: console.AskedInstance,
     output: Annotated[Path, "Rows: .jsonl, .csv or .parquet."],
-    grid: SweepPoints,
     solves: SweepSolves,
     progress: console.ProgressOptions,
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
-    from planner.sweeps.row_store import Store, journal_of, latest
+    from planner.sweeps.row_store import FAILED, Store, journal_of, latest
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
-    pairs = [] if grid.pairs is None else read_pairs(grid.pairs)
-    points = points_of(read_vary(grid.vary or []), pairs)
+    pairs = [] if solves.pairs is None else read_pairs(solves.pairs)
+    points = points_of(read_vary(solves.vary or []), pairs)
     require_apart(asked.change or [], points)
-    require_writable(output)
-    part = None if grid.part_of is None else shard_of(grid.part_of)
+    part = None if solves.part_of is None else shard_of(solves.part_of)
     solved: dict[str, Any] = {"time_limit": solves.time_limit, "gap": solves.gap, "seed": solves.seed}
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
     with console.folder_for(plans):
@@ -85,7 +77,7 @@ def sweep(
     total = len(first)
     if total >= READ_FIRST:  # equal points count once
         total = len({hash(str(sorted(points[i].items()))) for i in in_shard(len(points), part or (1, 1))})
-    with Store(output, resume=grid.resume, base=first[0].base if first else None) as store:
+    with Store(output, resume=solves.resume, base=first[0].base if first else None) as store:
         before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
         counts, started, status = Counter[str](), time.monotonic(), ExitCode.DONE
 
@@ -120,7 +112,7 @@ def sweep(
 
 
 def _end(store: "Store", total: int, keys: set[str], status: int) -> None:
-    from planner.sweeps.row_store import latest
+    from planner.sweeps.row_store import FAILED, latest
 
     store.tabulate()
     counts: Counter[str] = Counter(row.status for row in latest(store.rows) if row.key in keys)
@@ -158,31 +150,30 @@ def plot(
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
-    from planner.report.plots.plots import PlotRequest, picture_of, plot_page, sweep_figure, title
-    from planner.report.plots.sweep_rows import SENSES, check_path, number, planned, read_rows
+    from planner.report import plots
 
     form = output.suffix.removeprefix(".").lower()
     if form not in ("svg", "png", "html"):
         raise InputError(f"{output}: must end in .svg, .png or .html")
     if log not in ("", "x", "y", "xy"):
         raise InputError(f"--log {log}: must be x, y or xy")
-    require_writable(output)
-    if frontier not in SENSES:
-        raise InputError(f"--frontier {frontier}: must be one of {', '.join(SENSES)}")
-    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=SENSES[frontier])
-    points = read_rows(rows)
+    if frontier not in plots.SENSES:
+        raise InputError(f"--frontier {frontier}: must be one of {', '.join(plots.SENSES)}")
+    request = plots.PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=plots.SENSES[frontier])
+    points = plots.read_rows(rows)
     for option, path in (("-x", x), ("-y", y), ("--facet", facet), ("--color", color)):
         if path is not None:
-            check_path(points, option, path)
+            plots.check_path(points, option, path)
     for axis, path in (("x", x), ("y", y)):
-        values = [number(row, path) for row in points if planned(row)]
+        values = [plots.number(row, path) for row in points if plots.planned(row)]
         if not any(value is not None for value in values):
             raise InputError(f"-{axis} {path}: no row with a plan holds a number there; draw a figure that is a number")
         if axis in log and any(value is not None and value <= 0 for value in values):
             problem = f"{path} has values of 0 or less, which no logarithmic axis holds"
             raise InputError(f"--log {log}: {problem}; leave {axis} linear")
-    picture = picture_of(lambda: sweep_figure(points, request), title(request), "png" if form == "png" else "svg")
-    write_atomically(output, plot_page(points, request, picture.decode()) if form == "html" else picture)
+    draw, name = partial(plots.draw_sweep, points, request), plots.title(request)
+    picture = plots.picture_of(draw, name, "png" if form == "png" else "svg")
+    write_atomically(output, plots.plot_page(points, request, picture.decode()) if form == "html" else picture)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,35 +204,26 @@ def limits(
     if not runs.start < runs.stop:
         raise InputError(f"--from and --to: must be rising (are {runs.start:g} and {runs.stop:g})")
     flop = [runs.start * (runs.stop / runs.start) ** (k / (runs.points - 1)) for k in range(runs.points)]
-    require_writable(output, plot)
-    console.require_picture(plot)
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from planner.api.plans import limits as points_of
-    from planner.planning.load import load_instance
-    from planner.sweeps.axes import changed, read_changes
-
-    given: Any = asked.instance
-    if asked.constants is not None:
-        given = load_instance(given, searched=False, constants=asked.constants)
-    question = changed(given, read_changes(asked.change or []), searched=False)
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
     with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
-        for point in points_of(question, flop[::-1], executor=pool, **options):
+        options |= {"executor": pool, "constants": asked.constants}
+        for point in planner.limits(asked.changed(searched=False), flop[::-1], **options):
             series.insert(0, point)
             report(f"{len(series)} of {runs.points} points, {point.flop:.3g} FLOP: {point.status}")
     lines = "".join(point.model_dump_json() + "\n" for point in series)
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
-        from planner.report.plots.plots import picture_of
+        from planner.report.plots import picture_of
 
         name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
-        write_atomically(plot, picture_of(lambda: _figure(series, runs.days), name, form))
+        write_atomically(plot, picture_of(partial(_draw, series, runs.days), name, form))
     print(lines if as_json else "\n".join(table(series, runs.days)), end="" if as_json else "\n")
     raise Exit(ExitCode.DONE if all(point.status in ("optimal", "infeasible") for point in series) else ExitCode.LIMIT)
 
@@ -281,7 +263,7 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
         pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
         degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
         batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
-        lost = [(share, part) for part, share in point.shares.items() if part not in USEFUL]
+        lost = [(share, part) for part, share in point.shares.items() if part not in ("gemm", "attention")]
         share, part = max(lost, default=(0.0, ""))
         proof = "" if point.status == "optimal" else "; not proven"
         text = f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
@@ -294,10 +276,8 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
     yield f"{days:g} days: {last or 'no end is proven in this range'}"
 
 
-def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4))
+def _draw(points: Sequence["LimitPoint"], days: float, figure: "Figure") -> None:
+    figure.set_size_inches(7, 4)
     axes = figure.add_subplot()
     trained = [point for point in points if point.utilisation is not None]
     flop = [point.flop for point in trained]
@@ -312,4 +292,3 @@ def _figure(points: Sequence["LimitPoint"], days: float) -> "Figure":
     axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", ylim=(0, None))
     axes.set(title=f"Best use of the GPUs, {days:g} days")
     axes.legend(fontsize=8)
-    return figure

@@ -127,17 +127,12 @@ class ObjectiveValue(Frozen):
 
 def decision_of(rules: Collection[str]) -> Decision:
     """Return the decision that has no answer where rules are in conflict that are not of the sites alone."""
-    names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
     if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
         return "layout"
-    if "limits.budget_usd" in rules:
-        return "budget"
-    if "limits.facility_power_mw" in rules or "sites" in names:
-        return "sites"
-    if "network" in names:
-        return "fabric"
-    others: tuple[Decision, ...] = ("fabric", "placement", "wan")
-    return next((name for name in others if name in names), "layout")
+    marks: dict[Decision, set[str]] = {"budget": {"limits.budget_usd"}, "sites": {"limits.facility_power_mw", "sites"}}
+    marks |= {"fabric": {"network", "fabric"}, "placement": {"placement"}, "wan": {"wan"}}
+    named = {*rules, *(rule.removeprefix("pins.").partition(".")[0] for rule in rules)}
+    return next((decision for decision, own in marks.items() if own & named), "layout")
 
 
 class Conflict(Frozen):
@@ -310,7 +305,14 @@ POOL_FORMULATION = "The pool's part of the shares, whose certificate holds the p
 POOL_MINIMIZES = "days to train by this pool alone, at its share of the batch"
 SMALL_BATCH = 12  # sequences up to which shares are counted one by one
 
-TEMPLATE_SPACE = (
+SPACE = (
+    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
+    f"{MAX_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
+    "every pipeline, interleaved in chunks as equal as can be; "
+    f"micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; of all of these what the framework has; "
+    "stages packed in racks; every count of replicas and micro-batches; any layers and recomputed layers by stage, "
+    "dense layers before those with experts all in the first chunk of the first stage; "
+    "whole blocks of racks at any sites; every number of stripes; "
     "one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of one switch, spines and cores of "
     "any with the leaf's rate, planes and price of links, super-spines of the cores' model; "
     "NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; "
@@ -321,25 +323,7 @@ TEMPLATE_SPACE = (
     "sends and allreduces each times 1, 1.5, 2, 4 or any, each core of a zone with equally many spine positions, "
     "super-spine boxes that the positions above all cores share in turn; "
     "dragonflies with every bundle and number of links between groups; "
-    "WAN gateways; links at one price or by length; every number of stripes"
-)
-TEMPLATE_OUTSIDE = (
-    "several families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; "
-    "leaf domains that part a CP group; unequal bundles; "
-    "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
-    "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
-    "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"
-)
-
-SPACE = (
-    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
-    f"{MAX_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
-    "every pipeline, interleaved in chunks as equal as can be; "
-    f"micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; of all of these what the framework has; "
-    "stages packed in racks; every count of replicas and micro-batches; any layers and recomputed layers by stage, "
-    "dense layers before those with experts all in the first chunk of the first stage; "
-    "whole blocks of racks at any sites; every number of stripes; "
-    f"{TEMPLATE_SPACE}; "
+    "WAN gateways; links at one price or by length; every number of stripes; "
     "one width of fibre between every two sites, its routes and protection designed where the instance asks for it; "
     "where the instance counts failures every way to go on behind a stop that it allows, checkpoints in storage or "
     "memory at the interval of a closed form, at each site the fewest spare racks for each share of time that it "
@@ -349,7 +333,12 @@ SPACE = (
 OUTSIDE = (
     "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; "
     "NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
-    f"several columns at once; {TEMPLATE_OUTSIDE}"
+    "several columns at once; "
+    "several families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; "
+    "leaf domains that part a CP group; unequal bundles; "
+    "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
+    "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
+    "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"
 )
 
 

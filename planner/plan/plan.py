@@ -9,18 +9,9 @@ from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, WrapVali
 from planner.instance.base_types import Frozen, SchemaVersion
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.instance.workload import ModelChoice
-from planner.plan import view
-from planner.plan.certificate import Certificate, Conflict, JointProof, ObjectiveValue, Status, Violation
-from planner.plan.plan_sections import (
-    FabricPlan,
-    LayoutPlan,
-    PlacementPlan,
-    PoolsPlan,
-    ReliabilityPlan,
-    SitesPlan,
-    TransportFactor,
-    WanPlan,
-)
+from planner.plan import VIEWS, plan_sections
+from planner.plan.certificate import Conflict, JointProof, ObjectiveValue, Status, Violation
+from planner.plan.plan_sections import FabricPlan, LayoutPlan, PlacementPlan, PoolsPlan, ReliabilityPlan, SitesPlan
 from planner.units import counted
 
 
@@ -136,14 +127,14 @@ class Plan(Frozen):
     )
     objective: ObjectiveValue = Field(description="The figure of merit and what is proven of it.")
     sites: SitesPlan | None = Field(None, description="Where sites stand; null where the instance has no grid.")
-    wan: WanPlan | None = Field(
+    wan: plan_sections.WanPlan | None = Field(
         None,
         description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
     )
     layout: LayoutPlan | None = Field(None, description="How a step is divided over GPUs.")
     pools: PoolsPlan | None = Field(None, description="In place of layout, for pools of different GPUs.")
     fabric: FabricPlan | None = Field(None, description="Switches and links of every site; null without a network.")
-    transport: TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
+    transport: plan_sections.TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
     placement: PlacementPlan | None = Field(None, description="Which racks carry which stage; null without a network.")
     reliability: ReliabilityPlan | None = Field(None, description="Where the instance counts failures.")
     cost: Cost | None = Field(None, description="The bill.")
@@ -186,27 +177,27 @@ class Plan(Frozen):
 
     def summary(self, *, verbose: bool = False) -> str:
         """Write the plan on one screen, as `planner show` prints it; `verbose`: all that it says."""
-        return str(view("summary")(self, verbose=verbose))
+        return str(VIEWS["summary"](self, verbose=verbose))
 
     def to_frame(self) -> Any:
         """Return the plan's figures as a pandas DataFrame of one row, named as the columns of a sweep's rows."""
-        return view("to_frame")(self)
+        return VIEWS["to_frame"]([self])
 
     def plot_step(self, *, ax: Any = None) -> Any:
         """Draw the parts of the plan's training step on matplotlib axes, those given or new ones; return the axes."""
-        return view("plot_step")(self, ax=ax)
+        return VIEWS["plot"](self, "plot_step", ax)
 
     def plot_memory(self, *, ax: Any = None) -> Any:
         """Draw what the plan's worst GPU holds on matplotlib axes, those given or new ones; return the axes."""
-        return view("plot_memory")(self, ax=ax)
+        return VIEWS["plot"](self, "plot_memory", ax)
 
     def plot_cost(self, *, ax: Any = None) -> Any:
         """Draw the plan's capital by part on matplotlib axes, those given or new ones; return the axes."""
-        return view("plot_cost")(self, ax=ax)
+        return VIEWS["plot"](self, "plot_cost", ax)
 
     def plot_sites(self, *, ax: Any = None) -> Any:
         """Draw the plan's sites on a map on matplotlib axes, those given or new ones; return the axes."""
-        return view("plot_sites")(self, ax=ax)
+        return VIEWS["plot"](self, "plot_sites", ax)
 
     @property
     def counted_usd(self) -> float:
@@ -214,7 +205,7 @@ class Plan(Frozen):
         return 0.0 if self.cost is None else self.cost.total_usd + (self.sites.excess_usd if self.sites else 0.0)
 
     def _repr_html_(self) -> str:
-        return str(view("_repr_html_")(self))
+        return str(VIEWS["html"](self))
 
 
 Row = Mapping[str, Any]  # figures by dotted name, of `planner.plan.plan.digest` or of a sweep
@@ -223,10 +214,6 @@ ORDINALS = ("a first", "a second", "a third", "a fourth", "a fifth", "a sixth")
 LANES = ("sites", "new lines", "GPU", "model", "layout", "memory", "fabric")
 Figure = str | float | int | bool | None
 PROOF = ("status", "objective", "bound", "gap", "binding")  # of a certificate
-FABRIC = (
-    *("planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"),
-    *("p2p_seconds", "pipeline_send_slowdown"),
-)
 
 
 def _named(row: Row, front: str, end: str) -> list[tuple[str, Any]]:
@@ -292,48 +279,48 @@ def changed_decisions(before: Row, after: Row) -> dict[str, str]:
 
 def digest(plan: Plan) -> dict[str, Figure]:
     """Return a plan's figures by dotted name, entries of lists by id, with totals and what each limit leaves unused."""
-    return {name: value for name, value in _figures(plan) if value is not None}
-
-
-def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
+    figures = dict[str, Figure]()
     if plan.sites is not None:
-        yield from _sites(plan.sites)
+        figures.update(_sites(plan.sites))
     if plan.layout is not None:
-        yield from _layout(plan.layout)
+        figures.update(_layout(plan.layout))
     if plan.fabric is not None:
-        yield from _fabric(plan.fabric)
+        figures.update(_fabric(plan.fabric))
     if plan.placement is not None:
-        yield from _scalars("placement", plan.placement)
-        yield from _proof("placement", plan.placement.certificate)
+        figures.update(_flat("placement", plan.placement))
+        figures.update(_flat("placement.certificate", plan.placement.certificate, *PROOF))
     if plan.reliability is not None:
-        yield from _scalars("reliability", plan.reliability)
-        yield from _by_key("reliability", plan.reliability, "spare_racks_by_site", "lost_days")
+        figures.update(_flat("reliability", plan.reliability))
+        figures.update(_flat("reliability", plan.reliability, "spare_racks_by_site", "lost_days"))
     if plan.cost is not None:
-        yield "cost.total_usd", plan.cost.total_usd
-        yield from _by_key("cost", plan.cost, "capex_usd", "opex_usd_per_year")
+        figures.update(_flat("cost", plan.cost, "total_usd", "capex_usd", "opex_usd_per_year"))
     if plan.run is not None:
-        yield from _scalars("run", plan.run)
-        yield from _by_key("run", plan.run, "usd", "replacements")
-        yield "run.not_counted", "; ".join(plan.run.not_counted) or None
-    yield from _slack(plan)
+        figures.update(_flat("run", plan.run))
+        figures.update(_flat("run", plan.run, "usd", "replacements"))
+        figures["run.not_counted"] = "; ".join(plan.run.not_counted) or None
+    # What each limit leaves unused.
+    limits, metrics = plan.instance.limits, plan.layout and plan.layout.metrics
+    used: dict[str, Any] = {
+        "budget_usd": (limits.budget_usd, plan.cost and plan.cost.total_usd),
+        "facility_power_mw": (limits.facility_power_mw, plan.sites and sum(x.facility_mw for x in plan.sites.sites)),
+        "memory_bytes_per_gpu": metrics and (metrics.memory_limit_bytes, metrics.memory_bytes_per_gpu),
+        "deadline_days": (limits.deadline_days, metrics and metrics.days_to_train),
+        "batch_tokens": (limits.max_batch_tokens, metrics and metrics.tokens_per_step),
+    }
+    figures |= {f"slack.{name}": pair[0] - pair[1] for name, pair in used.items() if pair and None not in pair}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
-def _scalars(where: str, part: BaseModel) -> Iterator[tuple[str, Figure]]:
-    for name in type(part).model_fields:
-        value = getattr(part, name)
+def _flat(where: str, part: BaseModel, *names: str) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of some fields of a plan's part, of a table each by its key; else of all that are no table."""
+    for name in names or type(part).model_fields:
+        value: Any = getattr(part, name)
         if isinstance(value, (str, float, int)):
             yield f"{where}.{name}", value
-
-
-def _by_key(where: str, part: BaseModel, *names: str) -> Iterator[tuple[str, Figure]]:
-    for name in names:
-        yield from ((f"{where}.{name}.{key}", value) for key, value in sorted(getattr(part, name).items()))
-
-
-def _proof(where: str, certificate: Certificate) -> Iterator[tuple[str, Figure]]:
-    for name in PROOF:
-        value: Any = getattr(certificate, name)
-        yield f"{where}.certificate.{name}", "; ".join(value) if isinstance(value, tuple) else value
+        elif names and isinstance(value, dict):
+            yield from ((f"{where}.{name}.{key}", figure) for key, figure in sorted(value.items()))
+        elif names and value is not None:
+            yield f"{where}.{name}", "; ".join(value)
 
 
 def _sites(sites: SitesPlan) -> Iterator[tuple[str, Figure]]:
@@ -341,26 +328,25 @@ def _sites(sites: SitesPlan) -> Iterator[tuple[str, Figure]]:
     yield "sites.racks", sum(site.racks for site in sites.sites)
     yield "sites.facility_mw", sum(site.facility_mw for site in sites.sites)
     for site in sites.sites:
-        yield from ((f"sites.sites.{site.id}.{name}", getattr(site, name)) for name in ("racks", "gpus", "facility_mw"))
+        yield from _flat(f"sites.sites.{site.id}", site, "racks", "gpus", "facility_mw")
     for link in sites.links:
-        for name in ("required_gbps", "wavelengths", "rtt_ms"):
-            yield f"sites.links.{link.a}-{link.b}.{name}", getattr(link, name)
+        yield from _flat(f"sites.links.{link.a}-{link.b}", link, "required_gbps", "wavelengths", "rtt_ms")
     for line in sites.new_lines:
         yield f"sites.new_lines.{line.line}.circuits", line.circuits
-    yield from _proof("sites", sites.certificate)
+    yield from _flat("sites.certificate", sites.certificate, *PROOF)
 
 
 def _layout(layout: LayoutPlan) -> Iterator[tuple[str, Figure]]:
-    yield from _scalars("layout", layout)
-    yield from _by_key("layout", layout, "data_parallel_by_site")
+    yield from _flat("layout", layout)
+    yield from _flat("layout", layout, "data_parallel_by_site")
     yield "layout.layers_per_stage", runs(layout.layers_per_stage)
     yield "layout.recomputed_layers_per_stage", runs(layout.recomputed_layers_per_stage) or None
-    yield from _scalars("layout.assumptions", layout.assumptions)
-    yield from _scalars("layout.metrics", layout.metrics)
+    yield from _flat("layout.assumptions", layout.assumptions)
+    yield from _flat("layout.metrics", layout.metrics)
     for end, days in zip(("low", "high"), layout.metrics.days_to_train_interval, strict=True):
         yield f"layout.metrics.days_to_train_interval.{end}", days
-    yield from _by_key("layout.metrics", layout.metrics, "breakdown_seconds")
-    yield from _proof("layout", layout.certificate)
+    yield from _flat("layout.metrics", layout.metrics, "breakdown_seconds")
+    yield from _flat("layout.certificate", layout.certificate, *PROOF)
 
 
 def runs(counts: tuple[int, ...]) -> str:
@@ -373,26 +359,12 @@ def _fabric(fabric: FabricPlan) -> Iterator[tuple[str, Figure]]:
     for name in ("switches", "switch_links", "cost_usd", "power_mw"):
         yield f"fabric.{name}", sum(getattr(site, name) for site in fabric.sites.values())
     for site, built in sorted(fabric.sites.items()):
-        yield from ((f"fabric.sites.{site}.{name}", getattr(built, name)) for name in FABRIC)
+        size = "planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"
+        yield from _flat(f"fabric.sites.{site}", built, *size, "p2p_seconds", "pipeline_send_slowdown")
         for tier, name in zip(built.tiers, built.models, strict=True):
             ports = f"{tier.down_ports}/{tier.up_ports}" + (f" {name}" if name != built.switch else "")
             yield f"fabric.sites.{site}.tiers.{tier.name}", f"{tier.switches} of {ports}"
         if built.wan_gateway is not None:
             ports = f"{built.wan_gateway.switches} with {built.wan_gateway.wan_ports} ports"
             yield f"fabric.sites.{site}.wan_gateway", ports
-    yield from _proof("fabric", fabric.certificate)
-
-
-def _slack(plan: Plan) -> Iterator[tuple[str, Figure]]:
-    limits = plan.instance.limits
-    if plan.cost is not None and limits.budget_usd is not None:
-        yield "slack.budget_usd", limits.budget_usd - plan.cost.total_usd
-    if plan.sites is not None and limits.facility_power_mw is not None:
-        yield "slack.facility_power_mw", limits.facility_power_mw - sum(site.facility_mw for site in plan.sites.sites)
-    if plan.layout is not None:
-        metrics = plan.layout.metrics
-        yield "slack.memory_bytes_per_gpu", metrics.memory_limit_bytes - metrics.memory_bytes_per_gpu
-        if limits.deadline_days is not None:
-            yield "slack.deadline_days", limits.deadline_days - metrics.days_to_train
-        if limits.max_batch_tokens is not None:
-            yield "slack.batch_tokens", limits.max_batch_tokens - metrics.tokens_per_step
+    yield from _flat("fabric.certificate", fabric.certificate, *PROOF)

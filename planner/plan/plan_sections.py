@@ -78,8 +78,8 @@ STEP_PARTS = {  # parts of a step in words by the row that they belong to, in th
     "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
     "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
 }
-MEMORY_PARTS = {"state": "model states", "working": "working buffers"}
-PART_NAMES = MEMORY_PARTS | {part: name for row in STEP_PARTS.values() for part, name in row.items()}
+PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
+PART_NAMES |= {"state": "model states", "working": "working buffers"}  # of a GPU's memory
 DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"
 STAGE_DEGREES = DEGREES[:2]  # whose product is the GPUs of a stage of a replica
 LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes
@@ -529,9 +529,7 @@ class WanPlan(Frozen):
 
 def _passed(ends: dict[str, tuple[str, str]], route: tuple[str, ...], demand: WanDemand) -> set[str]:
     """Return the fibre nodes that a WAN route passes, without those at which its sites are joined to the fibre."""
-    joined, seen = {demand.a, demand.b}, set[str]()
-    for name in route:
-        start, end = ends.get(name, ("", ""))  # an edge that a check will miss
-        joined |= {end} if start in (demand.a, demand.b) and name == f"{start} access" else set()
-        seen |= {start, end}
-    return seen - joined - {""}
+    sites = {demand.a, demand.b}
+    passed = {name: ends.get(name, ()) for name in route}  # without ends: an edge that a check will miss
+    joined = (end for site in sites for end in passed.get(f"{site} access", ()))
+    return {end for two in passed.values() for end in two} - {*joined} - sites

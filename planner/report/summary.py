@@ -7,17 +7,14 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
 from planner.plan.certificate import disagreement
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
-from planner.report.statements.sites_and_fabric import fabric, fabric_alone, placement, purchase, sites, transport, wan
-from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
-from planner.report.statements.training import calendar, day_bars, layout, pools
-from planner.report.statements.verdict import capital, cautions, implausible_inputs, limits, model_choice, run, verdict
+from planner.report import decisions, verdict
+from planner.report.decisions import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
 from planner.units import aligned, amount, counted, money, rounded
 
 if TYPE_CHECKING:
@@ -131,25 +128,23 @@ def _curve_box(curve: Curve) -> str:
     money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
     if curve.least_usd is not None and curve.most_usd is not None:
         money_limit = f" of {money(curve.least_usd)} to {money(curve.most_usd)}"
-    slowest = "" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days"
-    return f"{money_limit}{slowest}"
+    return money_limit + ("" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days")
 
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
-    *(("", verdict), ("cost", purchase), ("model_choice", model_choice), ("sites", sites), ("wan", wan)),
-    *(("layout", layout), ("pools", pools), ("fabric", fabric), ("transport", transport), ("placement", placement)),
-    *(("", calendar), ("cost", capital), ("run", lambda plan, section: run(plan.instance, section)), ("", limits)),
-    *(("", implausible_inputs), ("", cautions)),
+    *(("", verdict.verdict), ("cost", verdict.purchase), ("model_choice", verdict.model_choice)),
+    *((topic, getattr(decisions, topic)) for topic in ("sites", "wan", "layout", "pools", "fabric", "transport")),
+    *(("placement", decisions.placement), ("", decisions.calendar), ("cost", verdict.capital)),
+    *(("run", lambda plan, section: verdict.run(plan.instance, section)), ("", verdict.limits)),
+    *(("", verdict.implausible_inputs), ("", verdict.cautions)),
 )
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
 HANG = 2  # columns that the rest of a line is set in by
-LEAST = 40  # columns that are taken to be there
 PIPE = 200  # columns of a table in a file or a pipe
 PERCENT, TOGETHER = " %", "\u00a0%"  # a number and its unit are not parted
 BARS = 36  # columns of the longest bar
-COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 
 
 def statements(plan: Plan) -> tuple[Statement, ...]:
@@ -157,9 +152,9 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
     stated = [Statement("fault", "verdict", line.strip(), True) for line in disagreement(plan.violations)]
     if not answered:
-        stated += [*verdict(plan), *(() if alone else implausible_inputs(plan))]
+        stated += [*verdict.verdict(plan), *(() if alone else verdict.implausible_inputs(plan))]
     elif alone:
-        stated += fabric_alone(plan)
+        stated += decisions.fabric_alone(plan)
     else:
         calls = [(part, (plan, getattr(plan, name)) if name else (plan,)) for name, part in STATED]
         stated += [fact for part, given in calls if None not in given for fact in part(*given)]
@@ -167,13 +162,11 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
     return tuple(sorted(stated, key=lambda statement: SECTIONS.index(statement.section)))
 
 
-def by_section(
-    reported: Iterable[Statement], show: Callable[[Statement], str] = attrgetter("text")
-) -> dict[str, list[str]]:
+def by_section(reported: Iterable[Statement]) -> dict[str, list[str]]:
     """Return the texts of a plan's statements by the section of the summary in which they are read."""
     texts: dict[str, list[str]] = {}
     for statement in reported:
-        texts.setdefault(statement.section, []).append(show(statement))
+        texts.setdefault(statement.section, []).append(statement.text)
     return texts
 
 
@@ -181,7 +174,7 @@ def terminal_width() -> int | None:
     """Return the columns that a summary may have: COLUMNS, or the terminal's; None for a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
     known = sys.stdout.isatty() or (given.isdecimal() and int(given) > 0)
-    return max(shutil.get_terminal_size().columns, LEAST) if known else None
+    return max(shutil.get_terminal_size().columns, 40) if known else None
 
 
 def fitted(text: str, width: int | None) -> str:
@@ -220,7 +213,8 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     head = f"{plan.instance.name}: {status_of(plan)}"
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
-    bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))
+    columns = BARS if width is None else max(8, min(BARS, width - 60))  # all but the bar of a line takes 60
+    bars = list(decisions.day_bars(plan, columns))
     faulty = [statement.text for statement in reported if statement.kind == "fault"]  # before all else
     body = lines_of((fact for fact in chosen if fact.kind != "fault"), bars if verbose or section == "days" else ())
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []

@@ -4,6 +4,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -21,8 +22,8 @@ from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.finish_date import FINISH_DATE
-from planner.report.plots.sweep_rows import leaves, read_rows
-from planner.report.statements.statement import Statement
+from planner.report.decisions import Statement
+from planner.report.plots import leaves, read_rows
 from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
@@ -34,42 +35,31 @@ if TYPE_CHECKING:
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
-TERMS = 4  # of days and of dollars that are named
-IDLE = 1e-3  # share of the money from which idle racks are named
 SMALL = 0.02  # of the largest term, below which one is left out
 NOTHING = 1e-9  # relative: the same but for rounding
 UNITS = {FINISH_DATE: "days from the decision", "loss": "nats a token"}  # of objectives other than days of training
-WORDS = {"source", "note"}  # of an instance: about it, no part of the question
 STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
-STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
 
 
+@dataclass
 class Side:
     """A side of a comparison: a plan or a sweep's row, its figures; a plan's instance and statements too."""
 
-    def __init__(
-        self,
-        name: str,
-        figures: Mapping[str, Figure],
-        asked: Mapping[str, Any] | None = None,
-        reported: Sequence[Statement] = (),
-    ) -> None:
-        self.name, self.figures, self.asked, self.reported = name, figures, asked, reported
-        self.goal = str(figures.get("objective.name", ""))
-        self.value, self.usd = self.number("objective.value"), self.number("cost.total_usd")  # None: not known
-        self.days = self.number("layout.metrics.days_to_train")
-        if self.days is None and self.goal == "days_to_train":
-            self.days = self.value
+    name: str
+    figures: Mapping[str, Figure]
+    asked: Mapping[str, Any] | None = None
+    reported: Sequence[Statement] = ()
 
-    def number(self, key: str) -> float | None:
-        """Return a figure of a comparison's side if it is a number, else None."""
-        value = self.figures.get(key)
-        return float(value) if _is_number(value) else None
+    def __post_init__(self) -> None:
+        self.goal = str(self.figures.get("objective.name", ""))
+        self.numbers = {key: float(value) for key, value in self.figures.items() if _is_number(value)}
+        self.value, self.usd = map(self.numbers.get, ("objective.value", "cost.total_usd"))  # None: not known
+        own = self.value if self.goal == "days_to_train" else None
+        self.days = self.numbers.get("layout.metrics.days_to_train", own)
 
     def parts(self, front: str) -> dict[str, float]:
         """Return the numbers of a comparison's side whose names begin with `front`, by the rest of their names."""
-        figures = {name.removeprefix(front): self.number(name) for name in self.figures if name.startswith(front)}
-        return {name: value for name, value in figures.items() if value is not None}
+        return {name.removeprefix(front): x for name, x in self.numbers.items() if name.startswith(front)}
 
 
 def verdicts(sides: Sequence[Side]) -> Iterator[str]:
@@ -102,7 +92,7 @@ def headline(side: Side) -> str:
     shown = (
         (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
         (side.usd, money),
-        (side.number("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
+        (side.numbers.get("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
     )
     return f"{', '.join(parts + [show(value) for value, show in shown if value is not None])}; {status}"
 
@@ -147,19 +137,19 @@ def brings(before: Side, after: Side) -> str:
     if FINISH_DATE in goals and goals[0] != goals[1]:
         dated = before if before.goal == FINISH_DATE else after
         parts.append(f"{dated.name} alone counts days from the decision ({dated.value:,.4g})")
-    left = after.number("slack.budget_usd")
+    left = after.numbers.get("slack.budget_usd")
     # The budget that a goal in dollars does not spend is the saving.
     if left and after.usd and left > SMALL * after.usd and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
     was, idle = idle_racks(before), idle_racks(after)
-    if after.usd and idle - was > IDLE * after.usd:
+    if after.usd and idle - was > 1e-3 * after.usd:
         parts.append(f"{money(idle - was)} {'more ' if was else ''}of idle racks")
     return ", ".join(parts)
 
 
 def idle_racks(side: Side) -> float:
     """Compute the cost in USD of the idle GPUs of a compared plan, with their racks."""
-    used, idle, racks = (side.number(key) for key in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
+    used, idle, racks = map(side.numbers.get, ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
     return racks * idle / (used + idle) if used and idle and racks else 0.0
 
 
@@ -188,7 +178,7 @@ def terms(before: Side, after: Side) -> Iterator[str]:
     """Write, to compare two plans, the parts of their days and of their capital that differ most."""
     days = []
     for side in (before, after):
-        seconds, whole = side.number(STEP_SECONDS), side.number(STEP_DAYS)
+        seconds, whole = (side.numbers.get(f"layout.metrics.step_{key}") for key in ("seconds", "days_to_train"))
         steps = {part: time * whole / seconds for part, time in side.parts(STEP).items()} if seconds and whole else {}
         days.append(side.parts(LOST) | steps)
     capital = [side.parts(CAPITAL) for side in (before, after)]
@@ -201,11 +191,10 @@ def terms(before: Side, after: Side) -> Iterator[str]:
         if most > NOTHING * total:
             order = sorted(moved.items(), key=lambda item: -abs(item[1]))
             named = [f"{name_of_part(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
-            yield f"{name}: {', '.join(named[:TERMS])}"
+            yield f"{name}: {', '.join(named[:4])}"
 
 
 Rows = dict[str, list[Figure]]
-NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
 LEAST_COLUMN, MOST_COLUMN = 14, 30  # characters of a column of figures; longer words go on below
@@ -225,7 +214,7 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Sid
         if index in (None, row["index"]):
             names = list(row)
             point = {name: row[name] for name in names[names.index("key") + 1 : names.index("status")]}
-            figures = {key: value for key, value in row.items() if key not in NOT_COMPARED}
+            figures = {key: row[key] for key in names if key not in ("key", "index", "seconds", "planner_version")}
             name = point_text(point) or f"#{row['index']}"
             sides.append(Side(f"{path.stem} {name}" if several else name, figures))
     if not sides:
@@ -236,7 +225,8 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Sid
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
     asked = leaves(plan.instance.model_dump(mode="json", exclude_none=True), entry="[{}]")
-    question = {path: value for path, value in asked if path != "name" and not WORDS & set(path.split("."))}
+    # The instance's name, sources and notes are about it, no part of the question.
+    question = {path: x for path, x in asked if path != "name" and not {"source", "note"} & set(path.split("."))}
     return Side(name, figures_of(plan), question, statements(plan))
 
 
@@ -303,25 +293,18 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     return text
 
 
-LAYOUT_COLUMNS = (
-    *DEGREES,
-    *("virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"),
-)
-
-
 def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
     """Return a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
     rows = []
-    for plan in found.plans:
-        if (layout := plan.layout) is None:
-            continue
+    choices = "virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"
+    for plan, layout in ((plan, plan.layout) for plan in found.plans if plan.layout is not None):
         metrics, fewest = layout.metrics, found.fewest_days or math.inf
         rows.append(
             {
                 "layout": layout_in_short(layout),
                 "days_to_train": metrics.days_to_train,
                 "share_slower": max(0.0, metrics.days_to_train / fewest - 1),
-                **{name: getattr(layout, name) for name in LAYOUT_COLUMNS},
+                **{name: getattr(layout, name) for name in (*DEGREES, *choices)},
                 "layers_per_stage": list(layout.layers_per_stage),
                 **{name: getattr(metrics, name) for name in ("step_seconds", "mfu", "memory_bytes_per_gpu")},
                 "gpus_used": layout.gpus_used,
@@ -349,16 +332,6 @@ def table_text(found: "NearLayouts", name: str) -> str:
     end = f"No other kind of layout has a plan within {within} (proven)." if found.proven else end
     title = f"{name}: {counted(len(rows), 'kind')} of layout, each by its fastest plan"
     return "\n".join([title, aligned(lines, left=1), end])
-
-
-def flat_layouts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the table rows of near layouts on one level, the parts of a step in columns of their own."""
-    return [
-        {key: value for key, value in row.items() if key != "breakdown_seconds"}
-        | {"layers_per_stage": "+".join(map(str, row["layers_per_stage"]))}
-        | {f"{name}_seconds": seconds for name, seconds in row["breakdown_seconds"].items()}
-        for row in rows
-    ]
 
 
 Entry = dict[str, Any]

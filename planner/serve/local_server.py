@@ -19,9 +19,9 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.frontier import why_no_curve
 from planner.planning.solve import Session
+from planner.report.decisions import status_of
 from planner.report.page.charts import template
 from planner.report.page.page import curve_table, report_page
-from planner.report.statements.statement import status_of
 from planner.solvers.progress import Event
 from planner.solvers.signals import Interrupter
 from planner.sweeps.axes import changed, read_changes
@@ -112,11 +112,6 @@ class QuestionThread:
             self._thread = threading.Thread(target=self._answer, args=(question,), daemon=True)
             self._thread.start()
 
-    def keep(self, plan: Plan) -> None:
-        """Show a given plan as the first answer of the page."""
-        first = AskedQuestion(number=len(self.asked) + 1, changes=(), instance=plan.instance, plan=plan, seconds=0.0)
-        self.asked.append(first)
-
     def stop(self, wait_seconds: float = 0.0) -> None:
         """End the search for the running question's answer with its best plan so far."""
         self._interrupter.interrupt()
@@ -144,9 +139,8 @@ class QuestionThread:
 
 
 HOST = "127.0.0.1"
-MOST_BYTES = 1 << 16  # of a form
+# What a browser lets the pages ask for: nothing from elsewhere, and no script.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
-"""What a browser lets the pages ask for: nothing from elsewhere, and no script."""
 
 
 def local_server(questions: QuestionThread, port: int) -> ThreadingHTTPServer:
@@ -188,7 +182,7 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         size = self.headers.get("Content-Length", "")
-        if not self._is_local() or not size.isdecimal() or int(size) > MOST_BYTES:
+        if not self._is_local() or not size.isdecimal() or int(size) > 1 << 16:
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "the form is for this page alone")
             return
         form = parse_qs(self.rfile.read(int(size)).decode("utf-8", "replace"), keep_blank_values=True)

@@ -17,7 +17,7 @@ import typer
 
 import planner
 from planner.cli.main import EXIT_CODES, app
-from planner.cli.schemas import SCHEMAS
+from planner.cli.plan_commands import kept_types
 from planner.files import write_atomically
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -66,7 +66,7 @@ def reference(page: str) -> str:
     ]
     seen: set[str] = set()
     for what in roots:
-        schema = SCHEMAS[what].model_json_schema()
+        schema = kept_types()[what].model_json_schema()
         kinds = {schema["title"]: schema, **schema.get("$defs", {})}
         fresh = [name for name in _reached(schema["title"], kinds) if name not in seen]
         seen.update(fresh)

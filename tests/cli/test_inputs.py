@@ -28,7 +28,7 @@ from planner.imports.command_options import GridOptions
 from planner.imports.read_grid import import_grid
 from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
-from planner.report.plots.sweep_rows import read_rows as drawn_rows
+from planner.report.plots import read_rows as drawn_rows
 from planner.report.tables import columns_of_file
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
 from planner.simulation.simulate import from_file, simulation_request

@@ -30,7 +30,7 @@ from planner.physics.network import fabric_designs
 from planner.physics.network.fabric_designs import NO_MEDIUM, MediaTable, lay, switch_counts
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
-from planner.report.statements.sites_and_fabric import fabric
+from planner.report.decisions import fabric
 
 PLAN = small()
 E1 = built_fabric(PLAN, "e1")

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 import joint_toys
+from stored_plans import ROOT
 
-from planner.cli.schemas import schema_text
 from planner.instance.base_types import range_of
 
 Path = tuple[str | int, ...]
@@ -21,7 +21,7 @@ BY_NAME = {"reliability": ["llama3-2024"], "precision": ["bf16", "fp8"], "softwa
 
 @cache
 def schema() -> Schema:
-    return json.loads(schema_text("instance"))
+    return json.loads((ROOT / "instances" / "schema" / "instance.schema.json").read_text(encoding="utf-8"))
 
 
 def forms(part: Schema) -> list[Schema]:

@@ -15,7 +15,7 @@ from planner.models.wan_design import confirmed, gather
 from planner.physics.site.wan import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.plan.plan_sections import WanPlan
-from planner.report.statements import sites_and_fabric
+from planner.report import decisions
 from planner.solvers import highs, registry
 from planner.solvers.outcome import Outcome, Stop
 
@@ -49,7 +49,7 @@ def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared
     edges += [edge("n0", ends[1], 700, id="c"), edge(ends[1], "n4", 800, id="d")]
     plan = solved(fibre(edges, protection="one_cut"), asked()).solution
     assert plan.shared_nodes == shared
-    said = " ".join(statement.text for statement in sites_and_fabric.wan(None, plan))
+    said = " ".join(statement.text for statement in decisions.wan(None, plan))
     assert ("E0 - W0 at n2" in said) == bool(shared)
 
 

@@ -29,7 +29,7 @@ from planner.planning.load import load_instance
 from planner.planning.plausible_ranges import RANGES as USUAL
 from planner.planning.plausible_ranges import implausible, implausible_figures
 from planner.planning.plausible_ranges import range_of as usual_range
-from planner.report.statements.verdict import implausible_inputs
+from planner.report.verdict import implausible_inputs
 from planner.simulation.simulated_routes import Fabric
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 

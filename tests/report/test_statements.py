@@ -19,10 +19,8 @@ from planner.physics.site import cost
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.plan import Plan, digest
 from planner.plan.plan_sections import STEP_PARTS
-from planner.report.statements import verdict
-from planner.report.statements.sites_and_fabric import groups
-from planner.report.statements.statement import SECTIONS, Statement, days, rate, shares_of, short_percent
-from planner.report.statements.training import CALENDAR, OTHER, STEPS, day_bars, days_by_part, shown_days
+from planner.report import decisions, verdict
+from planner.report.decisions import CALENDAR, SECTIONS, STEPS, Statement, day_bars, days, days_by_part, shown_days
 from planner.report.summary import HANG, INDENT, fitted, statements, summary
 from planner.report.tables import Side, figures_of, rows_of
 from planner.units import duration, ratio, storage
@@ -164,7 +162,7 @@ def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ..
 ])  # fmt: skip
 def test_groups_are_told_with_their_fragments(total: int, local: int, least: int, extra: int, text: str) -> None:
     """A group over three leaves is three fragments; pieces beyond one a group are what the plan counts."""
-    assert groups(total, local, least, extra) == text
+    assert decisions.groups(total, local, least, extra) == text
 
 
 @each(("load", "n1", "text"), [
@@ -317,9 +315,9 @@ def test_parts_of_a_total_stand_by_falling_share() -> None:
     parts = {"gemm": 60.0, "head": 9.0, "dispatch": 30.0, "router": 1.0, "residual": 1e-4}
     notes = {"dispatch": " (hidden in part)"}
     for unit in (1e-6, 1.0, 1e6):
-        text = shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, notes)
+        text = decisions.shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, notes)
         assert text == "60 % matrix products, 30 % dispatch (hidden in part), 9.0 % embedding and loss, 1.0 % router"
-        few = shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, {}, most=2)
+        few = decisions.shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, {}, most=2)
         assert few == "60 % matrix products, 30 % dispatch, 10 % in 2 other parts"
 
 
@@ -336,8 +334,13 @@ def test_extrapolations_take_one_line_of_the_first_screen(reasons, monkeypatch):
 def test_figures_have_as_many_digits_as_a_reader_uses() -> None:
     """Whole days from a thousand on, whole percent from ten on, rates below a tenth of a Tbps in Gbps."""
     assert [days(x) for x in (9023.6, 160.57, 9.97, 6.2431, 0.04157)] == ["9,024", "160.6", "10.0", "6.24", "0.0416"]
-    assert [short_percent(x) for x in (0.129, 0.0996, 0.0512, 0)] == ["13 %", "10 %", "5.1 %", "0.0 %"]
-    assert [rate(x) for x in (14_260.0, 100.0, 99.5, 0.8)] == ["14.3 Tbps", "0.1 Tbps", "99.5 Gbps", "0.8 Gbps"]
+    assert [decisions.short_percent(x) for x in (0.129, 0.0996, 0.0512, 0)] == ["13 %", "10 %", "5.1 %", "0.0 %"]
+    assert [decisions.rate(x) for x in (14_260.0, 100.0, 99.5, 0.8)] == [
+        "14.3 Tbps",
+        "0.1 Tbps",
+        "99.5 Gbps",
+        "0.8 Gbps",
+    ]
 
 
 @each(
@@ -385,7 +388,7 @@ def test_every_part_of_a_step_has_its_row() -> None:
         plan, layout__metrics__breakdown_seconds={"gemm": 1.0, "strange": 3.0}, layout__metrics__step_seconds=4
     )
     rows = {r.name: r.days for r in days_by_part(strange)}
-    assert rows[OTHER] == pytest.approx(0.75 * plan.layout.metrics.step_days_to_train)
+    assert rows[decisions.OTHER] == pytest.approx(0.75 * plan.layout.metrics.step_days_to_train)
 
 
 @each("ways", WAYS)

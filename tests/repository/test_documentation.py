@@ -19,7 +19,7 @@ from each_case import each
 from page_commands import run_page_command
 from slurm_controller import controller, why_not
 
-from planner.cli.schemas import SCHEMAS
+from planner.cli.plan_commands import kept_types
 from planner.cluster import expand, fold_names
 from planner.formats.cluster_files import read_topology
 from planner.formats.topologies import write_conf
@@ -74,7 +74,7 @@ def test_references_are_current(page: str) -> None:
 
 
 def test_references_cover_the_schemas() -> None:
-    assert {what for roots in references.PAGES.values() for what in roots} == set(SCHEMAS)
+    assert {what for roots in references.PAGES.values() for what in roots} == set(kept_types())
 
 
 @each(
@@ -108,10 +108,10 @@ def test_the_picture_of_the_layers_is_current() -> None:
     assert make_architecture.OUT.read_text(encoding="utf-8") == make_architecture.picture()
 
 
-@each("what", sorted(SCHEMAS))
+@each("what", sorted(kept_types()))
 def test_every_key_is_described(what: str) -> None:
     """Every key of an instance, a plan, a job and a placement says what it is; 0 are empty."""
-    schema = SCHEMAS[what].model_json_schema()
+    schema = kept_types()[what].model_json_schema()
     kinds = {schema["title"]: schema, **schema.get("$defs", {})}
     keys = {f"{kind}.{key}": value for kind, d in kinds.items() for key, value in d.get("properties", {}).items()}
     assert len(keys) >= 10

@@ -21,7 +21,7 @@ from each_case import each
 from sweeping import ROOT, small, written
 
 from planner.errors import InputError
-from planner.report.plots import sweep_rows as drawn
+from planner.report import plots as drawn
 from planner.report.tables import columns_of_file
 from planner.sweeps import sweep_run
 from planner.sweeps.row_store import Row, Store, read_rows, row_of_plan, write_rows
@@ -303,7 +303,7 @@ def test_the_row_of_a_plan_with_a_curve_holds_the_curve(tmp_path: Path) -> None:
     assert first["curve.points.days_to_train"] == "40; 16; 11.5; 10.9"
     assert first["curve.points.bound_days"] == "38; 15.4321; -; 10.9"
     side, _ = columns_of_file(tmp_path / "rows.jsonl", None, several=False)
-    assert side.number("curve.epsilon") == 0.0987
+    assert side.numbers["curve.epsilon"] == 0.0987
     write_rows(tmp_path / "one.csv", [row(1)])
     assert "curve" not in (tmp_path / "one.csv").read_text()
     assert drawn.read_rows(tmp_path / "rows.jsonl")[0]["curve.epsilon"] == 0.0987

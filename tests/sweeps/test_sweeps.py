@@ -18,7 +18,7 @@ from sweeping import ROOT, kills_at_two, kills_once, small, written
 import planner
 from planner.errors import InputError
 from planner.plan.plan import Plan, digest, runs
-from planner.report.plots import sweep_rows as pictures
+from planner.report import plots as pictures
 from planner.sweeps import sweep_run
 from planner.sweeps.row_store import Store, columns_of, read_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, at_home, on_executor, solve_point, tasks_for

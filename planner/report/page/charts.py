@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.errors import needed
 from planner.plan.plan_sections import DEGREES, LayoutPlan, name_of_part
-from planner.report.statements.training import DaysPart
+from planner.report.decisions import DaysPart
 from planner.units import memory
 
 if TYPE_CHECKING:
     import jinja2
 
 Point = tuple[float, float]  # of a drawing, in units, or of a curve
-PALETTE = 8  # colours of the style sheet, c0 to c7
 
 
 class PageFigure(NamedTuple):
@@ -77,8 +76,8 @@ def template(command: str, name: str) -> "jinja2.Template":
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:
-    """Return the CSS class of each chart part's colour, in order; after the palette all are grey."""
-    return {name: f"c{index}" if index < PALETTE else "rest" for index, name in enumerate(parts)}
+    """Return the CSS class of each chart part's colour: c0 to c7 of the style sheet in order, then grey for all."""
+    return {name: f"c{index}" if index < 8 else "rest" for index, name in enumerate(parts)}
 
 
 WIDTH = 420.0  # of every drawing, in units: on a phone a letter of 11 units stays readable
@@ -225,7 +224,6 @@ def curve(alt: str, lines: Sequence[ChartLine], chosen: Point, x_axis: ChartAxis
 BAR, STEP, FALL_BAR, FALL_STEP, TOP = 20.0, 44.0, 13.0, 20.0, 4.0
 FALL_LEFT, FALL_RIGHT = 138.0, 66.0  # of a waterfall: room for names and for figures
 STAGES_TOP, HIGH, LEAST = 16.0, 120.0, 1.2  # above bars of memory, the limit's height, the narrowest gap between bars
-MOST_NAMES = 9  # of a legend
 PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 
@@ -253,7 +251,7 @@ def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show:
             drawn.append(line(limit[0] * scale, y + 13, limit[0] * scale, y + 19 + BAR, "limit"))
     whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
     named = {f"{key} {show(item)}" if len(rows) == 1 else key: shades[key] for key, item in whole.items() if item > 0}
-    return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:MOST_NAMES]))
+    return drawing(TOP + len(rows) * STEP, alt, drawn, dict(list(named.items())[:9]))  # a legend holds no more
 
 
 def waterfall(alt: str, bars: Sequence[tuple[DaysPart, str]], show: Callable[[float], str]) -> str:

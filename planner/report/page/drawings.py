@@ -22,8 +22,8 @@ from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Site
+from planner.report.decisions import TIER_NAMES
 from planner.report.page.charts import WIDTH, Point, drawing, el, line, path, rect, shown, style, text, width_of
-from planner.report.statements.sites_and_fabric import TIER_NAMES
 from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.
@@ -212,8 +212,7 @@ def _tiers_and_links(built: BuiltFabric) -> tuple[list[DrawnTier], list[DrawnLin
         blocks[name] += [f"x {counted(count - 1, f'more {noun}')}"] if count > 1 else []
     racks = min(design.domain_racks, design.racks)
     lanes = f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
-    own = f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}"
-    tiers = [DrawnTier("rack", racks, design.racks, own)]
+    tiers = [DrawnTier("rack", racks, design.racks, f"{counted(design.gpus_per_rack, 'GPU')} a rack{lanes}")]
     shared = {"core": design.core_boxes, "super-spine": design.core_boxes or design.super_spine_boxes}
     boxes = {"leaf": rails * domains, "spine": design.spines_per_pod}
     boxes["super-spine"] = design.super_spines // design.networks
@@ -277,13 +276,9 @@ def albers(latitude: float, longitude: float) -> Point:
     first, second = map(math.radians, US_PARALLELS)
     n = (math.sin(first) + math.sin(second)) / 2
     c = math.cos(first) ** 2 + 2 * n * math.sin(first)
-
-    def radius(phi: float) -> float:
-        return math.sqrt(c - 2 * n * math.sin(phi)) / n
-
     theta = n * math.radians(longitude - US_CENTRE[1])
-    rho = radius(math.radians(latitude))
-    return rho * math.sin(theta), radius(math.radians(US_CENTRE[0])) - rho * math.cos(theta)
+    rho, rho_0 = (math.sqrt(c - 2 * n * math.sin(math.radians(x))) / n for x in (latitude, US_CENTRE[0]))
+    return rho * math.sin(theta), rho_0 - rho * math.cos(theta)
 
 
 def projected(places: Sequence[Point]) -> tuple[list[Point], bool]:
@@ -298,9 +293,7 @@ def projected(places: Sequence[Point]) -> tuple[list[Point], bool]:
 
 
 MARGIN, LARGEST, SMALLEST = 12.0, 15.0, 5.0  # units: around the map, and radii of sites
-MAX_HEIGHT = 340.0  # units: a map of places in a column stays on one screen
 THIN, THICK = 1.4, 4.5  # units: of a span with the fewest and the most wavelengths
-MAX_NAMES = 24  # places without a site; of more none is named, since names would cover the map
 
 
 def outline() -> dict[str, list[list[list[float]]]]:
@@ -323,7 +316,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
     xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
-    scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
+    scale = min((WIDTH - 2 * MARGIN) / wide, 340.0 / tall)  # a map of places in a column stays on one screen
     left, top, height = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys), tall * scale + 2 * MARGIN
 
     def placed(point: Point) -> Point:
@@ -364,8 +357,8 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
         drawn.append(el("circle", cx=at[site.id][0], cy=at[site.id][1], r=radius, cls="site"))
         names.insert(0, Label(at[site.id], radius, f"{site.id}, {power(site.facility_mw)}", "strong"))
-    candidates = [node.id for node in others if node.site]
-    names += [Label(at[x], 2.8, x, "small", must=False) for x in (candidates if len(candidates) <= MAX_NAMES else ())]
+    candidates = [node.id for node in others if node.site]  # of over 24 none is named: names would cover the map
+    names += [Label(at[x], 2.8, x, "small", must=False) for x in (candidates if len(candidates) <= 24 else ())]
     spoken_of = (f"{own.id} at {own.latitude:.1f}, {own.longitude:.1f} with {power(own.facility_mw)}" for own in sites)
     alt = f"Map of the sites: {'; '.join(spoken_of) or 'none is open'}"
     return drawing(height, alt, [*drawn, labels(names, height)]), in_us

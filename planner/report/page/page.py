@@ -20,14 +20,13 @@ from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
+from planner.report import decisions
+from planner.report.decisions import Statement, days, short_percent, status_of
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
-from planner.report.plots.plots import curve_lines
-from planner.report.plots.sweep_rows import name_and_unit, plain
-from planner.report.statements.statement import Statement, days, short_percent, status_of
-from planner.report.statements.training import OTHER, days_by_part, recomputes, shown_days
-from planner.report.statements.verdict import USED
+from planner.report.plots import curve_lines, name_and_unit, plain
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
+from planner.report.verdict import USED
 from planner.units import amount, counted, duration, memory, money, percent, power, short
 
 MOST = "what each place could hold at most with all lines built"
@@ -47,14 +46,13 @@ ENDS = {
 }
 SCHEDULE = "One step to scale; light blue in a bar is exchange that compute does not hide, as large as its share."
 COMPUTE, EXCHANGE, IDLE, LOST, SUM = "c0", "c5", "c4", "c1", "rest"
-SHADES = {"compute": COMPUTE, OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
+SHADES = {"compute": COMPUTE, decisions.OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
 DAYS = "Where the days go: blue computes, light blue exchanges, yellow waits, grey are sums"
 IDEAL = (
     "Where the compute of the ideal goes: every GPU at its peak until the deadline; "
     "the first part is what trains the model."
 )
 BOUND = "6·N·D of the model; the dashed line is the compute proven to be too much for the deadline."
-FABRICS = 4  # sites whose fabrics are drawn; those of the others are in the tables
 # Marks of an axis of time, in seconds: 0.1 s to 1,000 days.
 TIMES = (0.1, 1, 10, 60, 600, 3600, 36_000, 172_800, 864_000, 8_640_000, 86_400_000)
 INTERVAL = (
@@ -156,17 +154,17 @@ def memory_of_stages(plan: Plan) -> Shown:
         in_memory.append((layers, recomputed[stage] if recomputed else 0, own))
     limit = layout.metrics.memory_limit_bytes
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
-    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, layout)}.")
+    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {decisions.recomputes(plan, layout)}.")
 
 
 def days_of_parts(plan: Plan) -> Shown:
     """Show on a plan's page the parts that its days add up from, as a waterfall."""
-    rows = days_by_part(plan)
+    rows = decisions.days_by_part(plan)
     if rows:
         shades = dict.fromkeys(STEP_PARTS, EXCHANGE) | SHADES
         bars = [(row, SUM if row.is_sum else shades.get(row.name, LOST)) for row in rows]
         alt = "Days of steps and days on a calendar"
-        svg = charts.waterfall(alt, bars, lambda days: shown_days(rows[-1].days, days))
+        svg = charts.waterfall(alt, bars, lambda days: decisions.shown_days(rows[-1].days, days))
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
         yield charts.Picture(svg, f"{DAYS}{lost}.")
 
@@ -231,7 +229,7 @@ def curve_table(curve: Curve) -> charts.PageTable:
 
 def fabric(plan: Plan) -> Shown:
     """Show on a plan's page each site's fabric tiers; of one that cannot be wired there is no picture."""
-    for site in sorted(plan.fabric.sites if plan.fabric else ())[:FABRICS]:
+    for site in sorted(plan.fabric.sites if plan.fabric else ())[:4]:  # the others are in the tables
         with suppress(InputError, ValueError):
             caption = f"{site}, from the top tier down to the racks of one leaf domain."
             yield charts.Picture(fabric_tiers(built_fabric(plan, site)), caption)
@@ -392,7 +390,6 @@ BLOCKS: dict[str, tuple[Callable[[Plan], Shown], ...]] = {
     "Years that may come": (scenarios,),
     "The best model for the deadline": (model,),
 }
-BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on purchases and choices
 
 
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
@@ -400,29 +397,26 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
-    return charts.template("report", "report/page/page.html.jinja").render(
-        title=", ".join(names),
-        made=f"{made.day} {made:%B %Y}",
-        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
-        comparison=_side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
-    )
-
-
-def _side_by_side(
-    names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
-) -> charts.PageTable:
-    """Return the page's table of plans, a column each: figures of the first screen, purchases, limits and risks."""
-    rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
-    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in headlines(plan)} for plan in plans]
+    sections = [_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)]
+    # The table of plans, a column each: figures of the first screen, purchases, limits and risks.
+    rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
+    figures = [{line.label: f"{line.figure.text}; {line.range}" for line in own["headlines"]} for own in sections]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     first = [[statement for statement in own if statement.first] for own in reported]
     compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
-    texts = [by_section(own, _on_page) for own in compared]
+    texts = [by_section(own) for own in compared]
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
-        rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
-    return charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
+        cells = ("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)
+        rows.append((section, *map(_on_page, cells)))
+    comparison = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
+    return charts.template("report", "report/page/page.html.jinja").render(
+        title=", ".join(names),
+        made=f"{made.day} {made:%B %Y}",
+        sections=sections,
+        comparison=comparison if len(plans) > 1 else None,
+    )
 
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
@@ -445,8 +439,8 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "lists": [
             ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
             ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
-            ("Limits", [_on_page(statement) for statement in first if statement.kind == "limit"]),
-            ("Risks", [_on_page(statement) for statement in first if statement.kind == "warning"]),
+            ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
+            ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
         ],
         "blocks": {title: [shown for part in parts for shown in part(plan)] for title, parts in BLOCKS.items()},
         "reported": by_section(reported),
@@ -455,12 +449,12 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
 
 
 def _on_purchase(statement: Statement) -> bool:
-    return statement.kind == "choice" and statement.topic in BUILT
+    return statement.kind == "choice" and statement.topic in ("sites", "wan", "model", "layout", "pools", "fabric")
 
 
-def _on_page(statement: Statement) -> str:
-    """Return a statement of a page's first screen, with directions for a terminal turned into ones for the page."""
-    return statement.text.replace("(--verbose)", "(below, in full)")
+def _on_page(text: str) -> str:
+    """Return a text of a page's first screen, with directions for a terminal turned into ones for the page."""
+    return text.replace("(--verbose)", "(below, in full)")
 
 
 def headlines(plan: Plan) -> Iterator[charts.Headline]:

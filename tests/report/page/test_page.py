@@ -28,8 +28,8 @@ from planner.planning.load import question_of_options
 from planner.report.page import page
 from planner.report.page.charts import WIDTH
 from planner.report.page.page import NOT_SHOWN, PARTS, report_page
-from planner.report.statements.verdict import USED
 from planner.report.summary import statements
+from planner.report.verdict import USED
 from planner.units import amount, gap, memory, money
 
 
@@ -173,11 +173,11 @@ def test_plans_side_by_side() -> None:
 
 
 def test_one_plan_alone_is_compared_with_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of plans side by side is not made where there is one: its headlines are worked out once."""
+    """A plan's headlines are worked out once, and no table of plans side by side is shown where there is one."""
     made = list[Plan]()
     own = page.headlines
     monkeypatch.setattr(page, "headlines", lambda plan: made.append(plan) or own(plan))
-    report_page([("a", small())], MADE)
+    assert "Plans side by side" not in report_page([("a", small())], MADE)
     assert len(made) == 1
 
 

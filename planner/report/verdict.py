@@ -1,4 +1,4 @@
-"""Statements on the result of a plan and its certainty: verdict, binding limits, money, cautions."""
+"""Statements on the result of a plan and its certainty: verdict, purchase, binding limits, money, cautions."""
 
 import math
 from collections.abc import Iterator
@@ -15,15 +15,12 @@ from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
 from planner.planning.finish_date import start_days
 from planner.planning.plausible_ranges import implausible
-from planner.report.statements.sites_and_fabric import racks_of
-from planner.report.statements.statement import Statement, days, short_percent
+from planner.report.decisions import Statement, days, short_percent
 from planner.solvers.signals import FIRST_PLAN_SECONDS
 from planner.units import amount, counted, memory, money, percent, ratio, short, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
-LATE = 1.1  # of a time limit: it is said of a search that ended later
-LEAST_SHOWN = 1e-3  # of shares in percent with one digit
 ENDED = {
     "gap": "the search ends with this gap",
     "limit": "the time limit ended the search",
@@ -109,7 +106,7 @@ def _sureness(plan: Plan) -> str:
     if section is not None and plan.stopped == "limit" and limit is not None and limit < FIRST_PLAN_SECONDS:
         spent = section.certificate.seconds
         why = f"as a first plan may take up to {FIRST_PLAN_SECONDS:g}"
-        late = f" after {ratio(spent)} s instead of {ratio(limit)}, {why}" if spent > LATE * limit else ""
+        late = f" after {ratio(spent)} s instead of {ratio(limit)}, {why}" if spent > 1.1 * limit else ""
     ended = f"; {ENDED[plan.stopped]}{late}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
@@ -120,7 +117,7 @@ def _sureness(plan: Plan) -> str:
 
 
 def _small(gap: float) -> str:
-    return percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
+    return percent(gap) if gap >= 1e-3 else "under 0.1 %"
 
 
 def _most_joined(plan: Plan) -> float:
@@ -140,7 +137,7 @@ def _ends(plan: Plan) -> Iterator[Statement]:
     if "capital" in ends and not ends["capital"].proven:
         yield Statement("proof", "verdict", f"Not all plans within {share} were looked at for less money.", True)
     if last.days_to_train > goal.days_to_train * (1 + PROVEN):
-        gains = [f"costs {money(saved)} less"] if saved > LITTLE * goal.capital_usd else []
+        gains = [f"costs {money(saved)} less"] if saved > 1e-4 * goal.capital_usd else []  # less is no gain
         if "leaf_local" in ends and ends["leaf_local"].days_to_train != ends["capital"].days_to_train:
             gains.append(f"keeps {percent(ends['leaf_local'].value)} of all-reduce groups in one leaf domain each")
         if "simplest" in ends and last.days_to_train != plan.objective.ends[-2].days_to_train:
@@ -200,6 +197,29 @@ def _ready(months: float) -> str:
     return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
 
 
+def racks_of(plan: Plan) -> int | None:
+    """Return the racks that a plan buys or owns, for its statements."""
+    return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
+
+
+def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
+    """State the purchase: racks with their GPUs, sites, price and budget."""
+    racks, hardware = racks_of(plan), plan.instance.hardware
+    if racks is None and not hardware.pools:
+        return
+    if hardware.pools:
+        bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
+    else:
+        gpu = hardware.accelerator if isinstance(hardware.accelerator, str) else hardware.accelerator.name
+        gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
+        bought = f"{counted(racks or 0, 'rack')}{gpus}"
+    ids = [site.id for site in plan.sites.sites] if plan.sites else []
+    at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
+    budget = plan.instance.limits.budget_usd
+    of = f" (budget {money(budget)})" if budget else ""
+    yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
+
+
 USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
 
 
@@ -224,11 +244,9 @@ def _trillions(value: float, decimals: int) -> str:
     return f"{value / 1e12:,.{decimals}f}T" if value >= 1e12 else short(value)
 
 
-LITTLE = 1e-4  # share of the capital, below which less of it is no gain
 IDLE = 0.01  # share of the budget, or of the GPUs bought, from which it is worth a word
 FULL = 0.99  # share of a limit from which it is named
 ASKED = ("", "limits", "workload", "workload.choose", "hardware")  # parts of the question, with sources further down
-NAMED_SOURCES = 4  # inputs without one that are named
 
 
 def limits(plan: Plan) -> Iterator[Statement]:
@@ -347,8 +365,8 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         for reason in reasons:
             yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.", len(reasons) == 1)
     if unsourced := list(without_source(plan.instance, "")):
-        more = f" and {len(unsourced) - NAMED_SOURCES} more" if len(unsourced) > NAMED_SOURCES else ""
-        text = f"No source is given for the figures of {', '.join(unsourced[:NAMED_SOURCES])}{more}."
+        more = f" and {len(unsourced) - 4} more" if len(unsourced) > 4 else ""
+        text = f"No source is given for the figures of {', '.join(unsourced[:4])}{more}."
         yield Statement("warning", "money", text, True)
 
 
@@ -369,7 +387,6 @@ def without_source(value: object, where: str) -> Iterator[str]:
 
 TIMES = {1: "once", 2: "twice"}
 REPLACED = {"racks": "rack_replacement", "fabric": "fabric_replacement"}  # keys of the money
-TOKENS = 1e6  # the unit of cost and energy by token
 NAMES = {
     "energy_usd_per_mwh": "energy",
     "fabric_life_years": "replacement of the fabric",
@@ -403,7 +420,7 @@ def run(instance: Instance, run: RunPlan) -> Iterator[Statement]:
     yield Statement("figure", "money", f"That is {parts}")
     tonnes = "" if run.carbon_tonnes is None else f"; {amount(run.carbon_tonnes)} t of CO2"
     joules = run.energy_joules_per_token
-    by_token = f"{amount(joules)} J a token ({amount(joules * TOKENS / 3.6e9)} MWh a million)"
+    by_token = f"{amount(joules)} J a token ({amount(joules * 1e6 / 3.6e9)} MWh a million)"
     yield Statement("figure", "money", f"{amount(run.energy_mwh)} MWh, {by_token}{tonnes}")
     replaced = []
     for name, times in run.replacements.items():

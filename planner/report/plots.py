@@ -1,23 +1,26 @@
-"""Draw plots of sweeps and plans on matplotlib axes, of the curve of money against days, and the page of a sweep.
+"""Plots with matplotlib: of a sweep's rows, with their names and units, of plans and of curves; the page of a sweep.
 
 Of a sweep: points and frontiers, points without a plan, and a strip of decision changes.
 """
 
+import difflib
 import io
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
-from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import accumulate, chain, groupby, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from planner.errors import InputError, needed
+from planner.files import MAX_DIGITS, csv_rows, json_lines, read_text, unescaped
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine, PageTable, Point, template
-from planner.report.page.drawings import projected
-from planner.report.plots.sweep_rows import Row, Sense, frontier, label, name_and_unit, number, plain, planned, quantity
+from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import amount, counted, money, power, short
 
 if TYPE_CHECKING:
@@ -26,7 +29,163 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
+UNITS = {unit: unit for unit in ("bytes", "days", "km", "ms", "tokens")} | {
+    "usd_per_year": "USD a year",
+    "usd": "USD",
+    "mw": "MW",
+    "bytes_per_gpu": "bytes a GPU",
+    "seconds": "s",
+    "flop": "FLOP",
+    "m2": "m²",
+    "gbps": "Gb/s",
+    "watts": "W",
+    "kw": "kW",
+}
+SPELLED = {"gpu": "GPU", "gpus": "GPUs", "mw": "MW", "usd": "USD", "wan": "WAN", "zero": "ZeRO"}
+NAMES = {
+    "days_to_train": ("time to train", "days"),
+    "mfu": ("model FLOP utilisation", ""),
+    "tokens_per_step": ("tokens a step", "tokens"),
+    "racks": ("racks", ""),
+    "gpus_used": ("GPUs used", ""),
+}
+
+
+def name_and_unit(path: str) -> tuple[str, str]:
+    """Return the last key of a sweep row's path in plain words and its unit or ""; a part has its total's unit."""
+    parent, _, last = path.rpartition(".")
+    for key in (last, parent.rpartition(".")[2]):
+        for end in sorted(UNITS, key=len, reverse=True):
+            if key.endswith("_" + end):
+                return plain(last.removesuffix("_" + end)), UNITS[end]
+    return NAMES.get(last) or (plain(last), "")
+
+
+def label(path: str) -> str:
+    """Name a sweep row's figure with its unit, for a plot's axis: `budget (USD)` for limits.budget_usd."""
+    name, unit = name_and_unit(path)
+    return f"{name} ({unit})" if unit else name
+
+
+def quantity(path: str, value: Any) -> str:
+    """Write a sweep row's figure with the unit of its path: $64B, 2,500 MW."""
+    _, unit = name_and_unit(path)
+    if not unit or not isinstance(value, (int, float)):
+        return short(value)
+    if unit.startswith("USD"):
+        return ("-$" if value < 0 else "$") + short(abs(value)) + unit.removeprefix("USD")
+    return f"{short(value)} {unit}"
+
+
+def plain(name: str) -> str:
+    """Write a key of a sweep's row in plain words for a plot."""
+    return " ".join(SPELLED.get(word, word) for word in name.split("_"))
+
+
+Row = dict[str, Any]
+Sense = Literal["min", "max"]
+# By what the option --frontier says, x first; none: no frontier.
+SENSES: dict[str, tuple[Sense, Sense] | None] = {
+    **{"min-min": ("min", "min"), "max-min": ("max", "min"), "min-max": ("min", "max"), "max-max": ("max", "max")},
+    "none": None,
+}
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read a sweep's rows to plot: JSON lines (less a torn last one), CSV or Parquet. InputError: there are none."""
+    if path.suffix == ".parquet":
+        numbered = list(enumerate(read_parquet(path), 1))
+    else:
+        remedy = "give the rows of `planner sweep`"
+        text = read_text(path, remedy)
+        if path.suffix == ".csv":
+            cells = csv_rows(path, text)
+            head = next(cells, (1, []))[1]
+            numbered = [(line, {key: cell or None for key, cell in zip(head, row, strict=True)}) for line, row in cells]
+        else:
+            numbered = [(line, flattened(row)) for line, row in json_lines(path, text, remedy, torn=True)]
+    rows: dict[Any, Row] = {}
+    for number, found in numbered:
+        where = f"{path}: line {number}"
+        row = {key: value for key, value in found.items() if value is not None}
+        if path.suffix not in LINES:
+            texts = {key: value for key, value in row.items() if isinstance(value, str)}
+            for key, text in texts.items():
+                if not NUMBER.fullmatch(text):
+                    row[key] = {"true": True, "false": False}.get(text.lower(), unescaped(text))
+                elif not math.isfinite(float(text)):
+                    problem = f"{text[:40]} is beyond the largest number of 1.8e308; give a finite figure"
+                    raise InputError(f"{where}: {key}: {problem}")
+                else:
+                    whole = text.lstrip("+-").isdigit() and len(text) < MAX_DIGITS
+                    row[key] = int(text) if whole else float(text)
+        if not isinstance(row.get("index", 0), int):
+            raise InputError(f"{where}: index: must be a whole number (is {row['index']}); give the rows of a sweep")
+        rows[row.get("key", number)] = row  # of each point the latest
+    if not rows:
+        raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
+    return list(rows.values())
+
+
+def flattened(row: dict[str, Any]) -> Row:
+    """Return a sweep's row on one level; entries of lists go by their id or name, else by position."""
+    plain = {key: value for key, value in row.items() if key not in ("schema_version", "base", "curve")}
+    plain |= {key: "; ".join(row[key]) for key in ("rules", "extrapolated") if row.get(key)}
+    figures: Row = {}
+    for path, value in leaves(plain):  # figures of the point and of the plan go by their own names
+        figures.setdefault(path.removeprefix("plan." if path.startswith("plan.") else "point."), value)
+    return figures | flat_curve(row.get("curve"))
+
+
+def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
+    """Yield the figures of a row's nested objects and lists by path; `entry` writes the id, name or place in a list."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from leaves(child, where + entry.format(name or index), entry)
+    else:
+        yield where, value
+
+
+def planned(row: Row) -> bool:
+    """Return whether a sweep's row has a plan, and so a point in the plot."""
+    return row.get("status") in ("optimal", "feasible")
+
+
+def check_path(rows: Sequence[Row], option: str, path: str) -> None:
+    """Require that some sweep row has a plot's path; the error names the option and the nearest path there is."""
+    known = sorted({key for row in rows for key in row})
+    if path in known:
+        return
+    folded = path.lower()
+    last, names = folded.rpartition(".")[2], {key: key.lower() for key in known}
+    near = [key for key, name in names.items() if name.rpartition(".")[2] == last]
+    near = near or [key for key, name in names.items() if folded in name]
+    near = near or difflib.get_close_matches(path, known, 3, 0.5)
+    examples = ("cost.total_usd", "layout.metrics.days_to_train", "layout.metrics.mfu")
+    usual = [key for key in examples if key in known] or known[:3]
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"such as {', '.join(usual) or 'none'} do;"
+    raise InputError(f"{option} {path}: no row has this figure; {hint} `planner compare ROWS` lists figures")
+
+
+def number(row: Row, path: str) -> float | None:
+    """Return a figure of a sweep's row that is a finite number, or None."""
+    value = row.get(path)
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if plain and value is not None else None
+
+
+def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
+    """Return the indices of plotted points that no other dominates, by ascending x; the first of equal ones."""
+    sx, sy = (1.0 if sense == "min" else -1.0 for sense in senses)
+    order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
+    best_before = accumulate((sy * points[i][1] for i in order), min, initial=math.inf)
+    kept = [i for i, best in zip(order, best_before, strict=False) if sy * points[i][1] < best]
+    return sorted(kept, key=lambda i: points[i][0])
 
 
 def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, str]]]:
@@ -49,8 +208,6 @@ def changes_of(rows: Sequence[Row], x: str) -> list[str]:
 def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
     """Return the plotted borders between neighbouring points, half-way, and as far outside the ends."""
     at = [math.log(x) for x in xs] if logarithmic else list(xs)
-    if len(at) == 1:
-        return [xs[0], xs[0]]
     middle = [(left + right) / 2 for left, right in pairwise(at)]
     ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
     return [math.exp(end) for end in ends] if logarithmic else ends
@@ -72,7 +229,7 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist"
     for lane, bands in enumerate(lanes.values()):
         left = [edges[xs.index(first)] for first, _, _ in bands]
         wide = [edges[xs.index(last) + 1] - start for (_, last, _), start in zip(bands, left, strict=True)]
-        shades = [TINTS[place % 2] for place in range(len(bands))]
+        shades = [("#CFE3F2", "#F6DDC4")[place % 2] for place in range(len(bands))]  # neighbours in turn
         bars = axes.barh([lane] * len(bands), wide, left=left, color=shades, edgecolor="white", linewidth=0.8)
         for bar in bars:
             bar.sticky_edges.x.clear()  # a margin is left of the first bar too
@@ -105,16 +262,18 @@ class PlotRequest(NamedTuple):
     senses: tuple[Sense, Sense] | None = ("min", "min")
 
 
-def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
-    """Return a matplotlib figure as svg or png in the style of all plots, by name. InputError: no matplotlib."""
+def picture_of(draw: Callable[["Figure"], None], name: str, form: str) -> bytes:
+    """Return what is drawn on a figure as svg or png in the style of all plots, by name. InputError: no matplotlib."""
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
+        from matplotlib.figure import Figure
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         picture = io.BytesIO()
         metadata = {"Date": None, "Creator": "planner", "Title": name} if form == "svg" else {"Software": "planner"}
-        figure().savefig(picture, format=form, dpi=150, metadata=metadata)
+        draw(figure := Figure())
+        figure.savefig(picture, format=form, dpi=150, metadata=metadata)
     return picture.getvalue()
 
 
@@ -143,10 +302,8 @@ def by_value(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
 
-def sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
+def draw_sweep(rows: Sequence[Row], request: PlotRequest, figure: "Figure") -> None:
     """Draw a plot of a sweep's rows. InputError: no points, too many facets, or colours of too many words."""
-    from matplotlib.figure import Figure
-
     parts = facets_of(rows, request.facet)
     strips = [best_rows(part, request) for _, part in parts]
     lanes = max(1, *(len(lanes_of(best, request.x)) for best in strips))
@@ -160,7 +317,7 @@ def sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     wide, right = 7.2 if across == 1 else 4.6, 0.15 if request.color is None or shades else 1.05
     rows_of_cell = [TOP, MAIN, GAP, 0.25 + 0.2 * lanes, BOTTOM]
     height = sum(rows_of_cell) * down + foot
-    figure = Figure(figsize=(wide * across, height))
+    figure.set_size_inches(wide * across, height)
     edge = {"left": 0.0, "right": 1.0, "bottom": foot / height, "top": 1.0, "wspace": 0.0, "hspace": 0.0}
     widths, heights = [LEFT, wide - LEFT - right, right] * across, rows_of_cell * down
     grid = figure.add_gridspec(5 * down, 3 * across, **edge, width_ratios=widths, height_ratios=heights)
@@ -180,7 +337,6 @@ def sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     lines += [f"and {len(changes) - MAX_CHANGES} more changes"] if len(changes) > MAX_CHANGES else []
     for level, text in enumerate(lines):  # below the picture, the first at the top
         figure.text(0.02, foot / height * (1 - (level + 0.4) / len(lines)), text, fontsize=7.5, va="center")
-    return figure
 
 
 def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
@@ -323,21 +479,17 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     )
 
 
-SMALL = 0.002  # share of a total below which a part is drawn with the others
-LARGEST = 400.0  # square points of the largest site
-
-
 PARTS = {"plot_step": "layout", "plot_memory": "layout", "plot_cost": "cost", "plot_sites": "sites"}
 
 
-def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
+def plotted(plan: Plan, name: str, axes: "Axes | None") -> "Axes":
     """Plot a part of a plan by the name of its method, on axes that are given or new ones.
 
     A step by part in seconds, the longest first; the memory of the fullest GPU by part in GB, with its limit; the
     capital by part in USD, the dearest first; a map of the sites, each as large as its power, with their links.
     InputError: the plan lacks the part, or there is no matplotlib.
     """
-    section, axes = getattr(plan, PARTS[name]), ax
+    section = getattr(plan, PARTS[name])
     if section is None:
         raise InputError(f"{PARTS[name]}: is not in the plan ({plan.status}); draw a plan that has it")
     if axes is None:
@@ -365,12 +517,14 @@ def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
         axes.set_title(f"{heading}{money(sum(section.capex_usd.values()))} of capital")
         _bars(axes, section.capex_usd, "USD", money)
     else:
+        from planner.report.page.drawings import projected
+
         points, _ = projected([(site.latitude, site.longitude) for site in section.sites])
         at = {site.id: point for site, point in zip(section.sites, points, strict=True)}
         for link in section.links:
             axes.plot(*zip(at[link.a], at[link.b], strict=True), color=COLOURS[5], zorder=1)
         largest = max(site.facility_mw for site in section.sites)
-        areas = [LARGEST * site.facility_mw / largest for site in section.sites]
+        areas = [400.0 * site.facility_mw / largest for site in section.sites]  # square points
         axes.scatter(*zip(*points, strict=True), s=areas, color=COLOURS[0], zorder=2)
         for site in section.sites:
             text = f"{site.id}\n{power(site.facility_mw)}"
@@ -384,7 +538,7 @@ def plotted(plan: Plan, name: str, ax: "Axes | None" = None) -> "Axes":
 
 def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[float], str]) -> None:
     total = sum(parts.values())
-    rows = sorted(((size, plain(name)) for name, size in parts.items() if size > SMALL * total), reverse=True)
+    rows = sorted(((size, plain(name)) for name, size in parts.items() if size > 0.002 * total), reverse=True)
     rest = total - sum(size for size, _ in rows)
     rows += [(rest, "other")] if rest > 0 else []
     drawn = axes.barh([name for _, name in rows], [size for size, _ in rows], color=COLOURS[0])
@@ -394,7 +548,6 @@ def _bars(axes: "Axes", parts: Mapping[str, float], label: str, show: Callable[[
     axes.set_xlabel(label)
 
 
-MONEY, DAYS = "capital_usd", "days_to_train"
 BELOW = "no plan is below, proven"
 MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
 
@@ -404,33 +557,20 @@ def curve_lines(curve: Curve) -> list[ChartLine]:
 
     A plan's days last until the next one's money; a bound for some capital holds for less too.
     """
-    reached: list[Point] = []
-    for point in curve.points:
-        reached += [(point.capital_usd, reached[-1][1])] if reached else []
-        reached.append((point.capital_usd, point.days_to_train))
-    if reached:
-        most = curve.most_usd or MARGIN * reached[-1][0]
-        reached.append((max(most, reached[-1][0]), reached[-1][1]))
-    proven: list[Point] = []  # money, and days of every plan of at most that money; the dearest first
-    for point in reversed(curve.points):
-        days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
-        proven += [(point.capital_usd, days)] if days > 0 else []
-    bounds: list[Point] = []
-    for usd, days in reversed(proven):
-        bounds += [(bounds[-1][0] if bounds else curve.points[0].capital_usd / MARGIN, days), (usd, days)]
+    money_of = [point.capital_usd for point in curve.points]
+    ends = money_of[1:] + [max(curve.most_usd or MARGIN * last, last) for last in money_of[-1:]]
+    reached = [(x, p.days_to_train) for p, end in zip(curve.points, ends, strict=True) for x in (p.capital_usd, end)]
+    falling = accumulate((point.bound_days or 0.0 for point in reversed(curve.points)), max)
+    proven = [(usd, days) for usd, days in zip(money_of, [*falling][::-1], strict=True) if days > 0]
+    starts = [usd / MARGIN for usd in money_of[:1]] + [usd for usd, _ in proven]
+    bounds = [(x, days) for start, (usd, days) in zip(starts, proven, strict=False) for x in (start, usd)]
     return [line for line in (ChartLine("plans", reached, 0), ChartLine(BELOW, bounds, 1)) if line.points]
 
 
-def staircase(curve: Curve, name: str, form: str) -> bytes:
-    """Plot a curve of money against days as svg or png, logarithmic if possible. InputError: no matplotlib."""
-    return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
-
-
-def _figure(curve: Curve, name: str) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure, lines = Figure(figsize=(7.2, 4.4)), curve_lines(curve)
-    axes = figure.add_axes((0.12, 0.12, 0.85, 0.8))
+def draw_staircase(curve: Curve, name: str, figure: "Figure") -> None:
+    """Draw a curve of money against days, logarithmic if possible."""
+    figure.set_size_inches(7.2, 4.4)
+    axes, lines = figure.add_axes((0.12, 0.12, 0.85, 0.8)), curve_lines(curve)
     for line in lines:
         axes.plot(*zip(*line.points, strict=True), color=COLOURS[line.shade], ls="-:"[line.shade], label=line.name)
     plans = [(point.capital_usd, point.days_to_train) for point in curve.points]
@@ -441,6 +581,5 @@ def _figure(curve: Curve, name: str) -> "Figure":
     if lines:
         axes.legend(fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
     log = "xy" if lines and all(0 < value < math.inf for line in lines for value in chain(*line.points)) else ""
-    name_axes(axes, axes, PlotRequest(x=MONEY, y=DAYS, log=log))
-    axes.set_title(f"{name}: money against days", fontsize=10)
-    return figure
+    name_axes(axes, axes, PlotRequest(x="capital_usd", y="days_to_train", log=log))
+    axes.set_title(name, fontsize=10)

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -20,10 +21,8 @@ from matplotlib import pyplot
 from stored_plans import stored
 
 import planner
-from planner.errors import InternalError
-from planner.plan import view
 from planner.report.page.drawings import albers, outline, projected
-from planner.report.plots.plots import BELOW, curve_lines, staircase
+from planner.report.plots import BELOW, curve_lines, draw_staircase, picture_of
 from planner.report.summary import summary
 from planner.sweeps.row_store import row_of_plan
 
@@ -129,11 +128,6 @@ def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines["highspy"].startswith("1.13") and lines["ortools"].startswith("9.15") and "platform" in lines
 
 
-def test_a_view_that_no_layer_provides_is_a_defect() -> None:
-    with pytest.raises(InternalError, match="no layer provides"):
-        view("no_such_view")
-
-
 def test_looking_loads_only_what_it_needs() -> None:
     """The summary of a plan loads neither pandas nor matplotlib nor a solver; nor does importing the package."""
     code = """
@@ -199,11 +193,11 @@ def level(corners: list[tuple[float, float]], at: float) -> float | None:
 
 def test_the_picture() -> None:
     """It is the same twice, and a curve without plans, or with free ones, is drawn too."""
-    svg = staircase(curve(), "worked", "svg")
-    assert svg == staircase(curve(), "worked", "svg")
-    assert b"worked: money against days" in svg
-    assert staircase(curve(()), "worked", "png").startswith(b"\x89PNG")
-    assert staircase(curve(((0.0, 9.0, None, 1),), most_usd=None), "worked", "png").startswith(b"\x89PNG")
+    free = curve(((0.0, 9.0, None, 1),), most_usd=None)
+    for draw in (partial(draw_staircase, one, "worked") for one in (curve(), curve(()), free)):
+        svg = picture_of(draw, "worked", "svg")
+        assert svg == picture_of(draw, "worked", "svg") and b"<dc:title>worked</dc:title>" in svg
+        assert picture_of(draw, "worked", "png").startswith(b"\x89PNG")
 
 
 def test_albers_meets_the_worked_example() -> None:

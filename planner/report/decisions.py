@@ -1,41 +1,285 @@
-"""Statements on the purchase, sites and fibre, each site's fabric, placement, and a fabric asked for alone."""
+"""Statements of a plan on its decisions: their type, figures in a reader's words, and what each section says.
 
-from collections.abc import Iterator, Sequence
+In order: the layout and the days of a run; sites and fibre; fabrics, placement, and a fabric asked for alone.
+"""
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
+from planner.instance.workload import CORE_ATTENTION, Software
 from planner.physics.network.fabric_designs import by_reach, half_rate_tbps, lane_gbps, media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
-from planner.plan.plan import Cost, Plan
-from planner.plan.plan_sections import FabricPlan, PlacementPlan, SiteFabric, SitesPlan, Tier, TransportFactor, WanPlan
-from planner.report.statements.statement import Statement, proof_of, rate, short_percent
-from planner.units import amount, counted, money, power, ratio, to_one
+from planner.physics.spares import counted as counted_stops
+from planner.physics.training import step_prediction
+from planner.plan import plan_sections
+from planner.plan.certificate import Certificate
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, SiteFabric, name_of_part
+from planner.units import amount, counted, duration, gap, memory, money, percent, power, ratio, short, storage, to_one
+
+Kind = Literal["fault", "verdict", "figure", "choice", "rejected", "limit", "warning", "proof"]
+Topic = Literal[
+    "verdict", "model", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "days", "money"
+]
+# Limits, warnings and proofs of all topics have a section each.
+BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
+SECTIONS = (*get_args(Topic), *BY_KIND.values())
+CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
+
+
+class Statement(NamedTuple):
+    """A statement that a plan makes; `instead`: of which it is preferred to; `short`: fuller ones follow."""
+
+    kind: Kind
+    topic: Topic
+    text: str
+    first: bool = False
+    instead: bool = False
+    short: bool = False
+
+    @property
+    def section(self) -> str:
+        """The section of a summary in which the statement is read."""
+        return BY_KIND.get(self.kind, self.topic)
+
+
+def status_of(plan: Plan) -> str:
+    """Write, for statements, a plan's status, and why the search ended where that is no proof."""
+    return plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
+
+
+def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
+    """Write, for a statement, the parts of a total by falling share, with notes; beyond `most` the rest in one."""
+    large = sorted(((value, name) for name, value in parts.items() if value > 5e-4 * total), reverse=True)
+    shown = large if most is None or len(large) <= most + 1 else large[:most]
+    named = [f"{short_percent(value / total)} {name_of_part(name)}{notes.get(name, '')}" for value, name in shown]
+    if rest := large[len(shown) :]:
+        named.append(f"{short_percent(sum(value for value, _ in rest) / total)} in {len(rest)} other parts")
+    return ", ".join(named)
+
+
+def short_percent(share: float) -> str:
+    """Write a share in a statement as whole percent from 10 on, in tenths below."""
+    return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
+
+
+def days(value: float) -> str:
+    """Write days in a statement: whole ones from a thousand on, in tenths below, short times in three digits."""
+    return f"{value:,.0f}" if value >= 999.95 else f"{value:.1f}" if value >= 9.95 else f"{value:.3g}"
+
+
+def rate(gbps: float) -> str:
+    """Write a rate of fibre in Tbps, in tenths; of less than 0.1 Tbps in Gbps, in three digits."""
+    return f"{gbps / 1e3:,.1f} Tbps" if gbps >= 100 or gbps == 0 else f"{gbps:.3g} Gbps"
+
+
+def proof_of(topic: Topic, certificate: Certificate) -> Statement:
+    """State the certificate of a decision: status, gap, seconds and solver, and who checked it."""
+    proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
+    checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
+    binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""
+    by = f"{certificate.seconds:,.1f} s by {certificate.solver}"
+    return Statement("proof", topic, f"{topic}: {certificate.status}, {proven}, {by}{checked}{binds}")
+
+
+def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[Statement]:
+    """State a layout's degrees, schedule and memory, and the parts of its step; `first`: some on the first screen."""
+    metrics = layout.metrics
+    yield Statement("choice", "layout", _degrees(plan, layout), first)
+    each = counted(layout.microbatch_sequences, "sequence")
+    batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {each}"
+    text = f"{batch}, {short(metrics.tokens_per_step)} tokens a step"
+    yield Statement("choice", "layout", f"{text}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}", first)
+    sequence = "; sequence parallel" if layout.sequence_parallel else ""
+    stages = "a stage" if layout.pipeline_parallel > 1 else "in one stage"
+    at_work = f"{layout.gpus_used:,} GPUs train, {layout.gpus_idle:,} do not"
+    low, high = min(layout.layers_per_stage), max(layout.layers_per_stage)
+    layers = f"{low}" if low == high else f"{low} to {high}"
+    yield Statement("choice", "layout", f"{layers} layers {stages}{sequence}; {at_work}")
+    # What a software stack sets that no measured run of this kind had.
+    unmeasured = "software" in step_prediction.extrapolations(plan.instance, layout)
+    notes = dict.fromkeys(("cpu_overhead", "launch") if unmeasured else (), " (extrapolated)")
+    fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
+    for most, likely in ((4, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):
+        shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
+        text, few = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}", most is not None
+        yield Statement("figure", "layout", text, first and few, short=few)
+    in_use = f"{memory(metrics.memory_bytes_per_gpu)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU"
+    yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", first)
+
+
+def _degrees(plan: Plan, layout: LayoutPlan) -> str:
+    """Write a layout statement's degrees and schedule; for a model with experts also CP and EP of 1, choices there."""
+    model = plan.instance.workload.model
+    experts = not isinstance(model, str) and model.experts is not None
+    inner = f" ({layout.tensor_parallel_inner} inner)" if layout.tensor_parallel_inner > 1 else ""
+    tensor, cp, ep = layout.degrees
+    context = f" x CP {cp}" if experts or cp > 1 else ""
+    expert = f", EP {ep}" if experts or ep > 1 else ""
+    schedule = "1F1B" if layout.virtual_stages == 1 else f"interleaved 1F1B ({layout.virtual_stages} chunks a stage)"
+    schedule = "zero-bubble ZB-H1" if layout.schedule == "zb-h1" else schedule
+    schedule = "no pipeline" if layout.pipeline_parallel == 1 else schedule
+    replicas = f"PP {layout.pipeline_parallel} x DP {layout.data_parallel:,}"
+    return f"TP {tensor}{inner}{context} x {replicas}{expert}, {schedule}"
+
+
+def recomputes(plan: Plan, layout: LayoutPlan) -> str:
+    """Write, in a layout's statement, which layers, or which parts of them, run again in the backward pass."""
+    layers = sum(layout.layers_per_stage)
+    if layout.recompute == "none":
+        return "recomputes nothing"
+    if layout.recompute == "selective":
+        software = plan.instance.workload.software
+        modules = software.recompute_modules if isinstance(software, Software) else CORE_ATTENTION
+        parts = "attention scores" if modules == CORE_ATTENTION else ", ".join(modules)
+        return f"recomputes {parts} (selective)"
+    count = sum(layout.recomputed_layers_per_stage) if layout.recomputed_layers_per_stage else layers
+    return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
+
+
+def pools(plan: Plan, shared: plan_sections.PoolsPlan) -> Iterator[Statement]:
+    """State the shares of the batch that pools of different GPUs take, and the layout of each."""
+    total, exchange = sum(shared.sequences.values()), max(shared.exchange_seconds.values())
+    batch = f"{total:,} sequences ({short(shared.tokens_per_step)} tokens) a step of {shared.step_seconds:.3g} s"
+    exposed = f"exchange between pools {exchange:.3g} s exposed" if exchange else "exchange between pools not counted"
+    yield Statement("choice", "pools", f"{batch}; {exposed}", True)
+    for name, count in shared.sequences.items():
+        share = f"{name}: {count:,} sequences ({short_percent(count / total)})"
+        own = shared.layouts.get(name)
+        if own is None:
+            yield Statement("choice", "pools", f"{share}; does not train", True)
+            continue
+        waits = shared.step_seconds - exchange - own.metrics.step_seconds
+        step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
+        yield Statement("choice", "pools", f"{share}; {step_of}; {_degrees(plan, own)}; {recomputes(plan, own)}", True)
+        for statement in layout(plan, own, first=False):
+            yield Statement(statement.kind, "pools", f"{name}: {statement.text}")
+
+
+OTHER = "other parts of a step"
+STEPS, CALENDAR, AWAY = "days of steps", "days on a calendar", "not at work"
+CAUSES = 4  # of stops that are named
+GOES_ON = {
+    "restart": "the whole job restarts from its last checkpoint",
+    "warm-spares": "the whole job restarts on spares that stand by",
+    "elastic": "the job goes on without the lost replica",
+}
+NOT_STATED = "The plan does not say what stops cost, though its instance counts them."
+NOTHING_FAILS = "Failures not modelled. Set reliability: llama3-2024 to include them."
+
+
+class DaysPart(NamedTuple):
+    """A row of a plan's days by part: days of a part, or a sum so far."""
+
+    name: str
+    days: float
+    is_sum: bool = False
+
+
+def days_by_part(plan: Plan) -> list[DaysPart]:
+    """Return a plan's nonzero days: of steps by part with their sum, lost by cause or by availability, and in all."""
+    if plan.layout is None:
+        return []
+    metrics = plan.layout.metrics
+    days_per_second = metrics.step_days_to_train / metrics.step_seconds
+    known = {key for keys in STEP_PARTS.values() for key in keys}
+    rows = {name: sum(metrics.breakdown_seconds.get(key, 0.0) for key in keys) for name, keys in STEP_PARTS.items()}
+    rows[OTHER] = sum(seconds for key, seconds in metrics.breakdown_seconds.items() if key not in known)
+    parts = [DaysPart(name, seconds * days_per_second) for name, seconds in rows.items() if seconds]
+    parts.append(DaysPart(STEPS, metrics.step_days_to_train, True))
+    lost = {AWAY: metrics.days_to_train - metrics.step_days_to_train} if metrics.useful_share < 1 else {}
+    lost = plan.reliability.lost_days if plan.reliability is not None else lost
+    parts += [DaysPart(name, days) for name, days in lost.items() if days]
+    return [*parts, DaysPart(CALENDAR, metrics.days_to_train, True)] if lost else parts
+
+
+def shown_days(total: float, days: float) -> str:
+    """Write days of a plan's part with 1 to 3 decimals, more for a smaller total, so that small parts are visible."""
+    return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
+
+
+def day_bars(plan: Plan, most: int) -> Iterator[str]:
+    """Write a plan's days by part as text bars of at most `most` columns, each beginning where the one before ends."""
+    rows = days_by_part(plan)
+    total = max((row.days for row in rows), default=0.0)
+    rows = [row for row in rows if float(shown_days(total, row.days).replace(",", ""))]
+    width = max((len(row.name) for row in rows), default=0)
+    figures = max((len(shown_days(total, row.days)) for row in rows), default=0)
+    end = 0.0
+    for row in rows:
+        start, end = (0.0, row.days) if row.is_sum else (end, end + row.days)
+        low, high = (round(most * days / total) for days in sorted((start, end)))
+        low = min(low, most - 1)
+        bar = " " * low + ("=" if row.is_sum else "#") * max(high - low, 1)
+        yield f"{row.name:<{width}}  {shown_days(total, row.days):>{figures}} d  {percent(row.days / total):>7}  {bar}"
+
+
+def calendar(plan: Plan) -> Iterator[Statement]:
+    """State a plan's days to train with their range, and the days lost to stops."""
+    section = plan.layout.metrics if plan.layout else plan.pools
+    if section is None:
+        return
+    low, high = section.days_to_train_interval
+    likely = f"likely {days(low)} to {days(high)}: 4 of 5 like measured runs lie in it"
+    yield Statement("figure", "days", f"{days(section.days_to_train)} days, {likely}")
+    share, reliability = plan.instance.workload.availability, plan.instance.reliability
+    whole = section.days_to_train
+    steps = plan.layout.metrics.step_days_to_train if plan.reliability and plan.layout else whole * share
+    both = f"{shown_days(whole, steps)} days of steps are {shown_days(whole, whole)} on a calendar"
+    both += f": {short_percent(steps / whole)} of the time trains"
+    if plan.reliability is not None and plan.layout is not None:
+        yield Statement("figure", "days", f"{both}.", True)
+        yield from _with_stops(plan, plan.reliability, plan.layout)
+    elif share < 1:
+        own = " and not reliability" if reliability is not None else ""
+        yield Statement("figure", "days", f"{both}, as workload.availability{own} says.", True)
+    else:
+        yield Statement("warning", "days", NOT_STATED if counted_stops(plan.instance) else NOTHING_FAILS, True)
+
+
+def _with_stops(plan: Plan, reliability: plan_sections.ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
+    recovery = reliability.recovery
+    every = f"A stop every {duration(reliability.stop_seconds)} of work; {GOES_ON[recovery]} ({recovery})"
+    inputs = plan.instance.reliability
+    rates = f" (rates of {inputs.name})" if isinstance(inputs, Reliability) and inputs.name else ""
+    yield Statement("figure", "days", f"{every}.", True)
+    total = sum(reliability.stops_per_day_by_part.values())
+    by_share = sorted(reliability.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
+    causes = [f"{name} {short_percent(stops / total)}" for name, stops in by_share[:CAUSES]]
+    if rest := [stops for _, stops in by_share[CAUSES:]]:
+        causes.append(f"{counted(len(rest), 'other')} {short_percent(sum(rest) / total)}")
+    stop = f"A stop costs {duration(reliability.restart_seconds)} and the lost work"
+    yield Statement("figure", "days", f"{stop}. By cause{rates}: {', '.join(causes)}.")
+    copied = recovery == "elastic" and layout.zero_stage > 0
+    copies = "; each step ends with a copy of the sharded state to memory of neighbours" if copied else ""
+    size = storage(reliability.checkpoint_bytes)
+    target = "storage" if reliability.checkpoint_target == "storage" else "memory of neighbours"
+    text = f"No checkpoint is written behind the first ({size})"
+    if (between := reliability.checkpoint_interval_seconds) is not None:
+        often = f"every {duration(between)}, written in {duration(reliability.checkpoint_write_seconds)}"
+        text = f"A checkpoint of {size} to {target} {often}"
+    yield Statement("choice", "days", f"{text}{copies}.")
+    sites = [f"{count:,} at {site}" for site, count in sorted(reliability.spare_racks_by_site.items()) if count]
+    racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
+    spare = reliability.spare_gpus_per_rack
+    gpus = f"{counted(spare, 'spare GPU')} in a rack" if spare else "no spare GPUs"
+    enough = f"enough racks are fit {short_percent(reliability.enough_racks_share)} of the time"
+    if recovery == "elastic":
+        short_of_racks = f"{reliability.replicas_short:,.3g} are short of racks on average"
+        enough = f"of {counted(layout.data_parallel, 'replica')} {short_of_racks}"
+    yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.")
+    if reliability.extrapolated and isinstance(inputs, Reliability):
+        power = 1 + inputs.scale_exponent
+        grow = f"as GPUs to the power of {power:g}" if power > 1 else "in proportion to GPUs"
+        text = f"Failure rates of {inputs.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
+        yield Statement("warning", "days", text, True)
+
 
 NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
 SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's largest circuit out"}
-
-
-def racks_of(plan: Plan) -> int | None:
-    """Return the racks that a plan buys or owns, for its statements."""
-    return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
-
-
-def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
-    """State the purchase: racks with their GPUs, sites, price and budget."""
-    racks, hardware = racks_of(plan), plan.instance.hardware
-    if racks is None and not hardware.pools:
-        return
-    if hardware.pools:
-        bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
-    else:
-        gpu = hardware.accelerator if isinstance(hardware.accelerator, str) else hardware.accelerator.name
-        gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
-        bought = f"{counted(racks or 0, 'rack')}{gpus}"
-    ids = [site.id for site in plan.sites.sites] if plan.sites else []
-    at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
-    budget = plan.instance.limits.budget_usd
-    of = f" (budget {money(budget)})" if budget else ""
-    yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
 
 
 def _drawn(mw: float) -> str:
@@ -43,7 +287,7 @@ def _drawn(mw: float) -> str:
     return power(mw) if mw < 10 else f"{mw:,.0f} MW"
 
 
-def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
+def sites(plan: Plan, split: plan_sections.SitesPlan) -> Iterator[Statement]:
     """State each open site with its load, the links between sites, and the lines and interconnects built."""
     grid = plan.instance.grid
     shown = len(split.sites) if len(split.sites) <= NAMED_SITES else NAMED_SITES - 1
@@ -88,7 +332,7 @@ def sites(plan: Plan, split: SitesPlan) -> Iterator[Statement]:
         yield Statement("proof", "sites", f"sites: power flow by reactances, {other}; {survives}")
 
 
-def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
+def wan(_: Plan, design: plan_sections.WanPlan) -> Iterator[Statement]:
     """State the fibre routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
     gradients = [demand for demand in design.demands if demand.priority == 0]
     others = [demand for demand in design.demands if demand.priority]
@@ -120,12 +364,9 @@ def wan(_: Plan, design: WanPlan) -> Iterator[Statement]:
 
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
 NAMED_FABRICS = 2  # whose fabrics are on the first screen
-AT_LINE_RATE = 0.005  # relative: of a slowdown
-WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
-WHOLE_SHARE = 0.995  # of the rate of all hosts, above which it is not said what share crosses between halves
 
 
-def fabric(plan: Plan, section: FabricPlan) -> Iterator[Statement]:
+def fabric(plan: Plan, section: plan_sections.FabricPlan) -> Iterator[Statement]:
     """State the switches of sites' fabrics by tier, like ones together, their cost, and the slowdown of sends."""
     by_site, alike = sorted(section.sites.items()), dict[str, list[str]]()
     for site, fabric in by_site:
@@ -172,7 +413,7 @@ def _sends(fabrics: Sequence[SiteFabric]) -> str:
     return f"{send}; {', '.join([f'{short_percent(fullest.share_leaving_leaf)} cross leaves', *more])}"
 
 
-def tier_words(tier: Tier, fabric: SiteFabric, asked: Instance) -> str:
+def tier_words(tier: plan_sections.Tier, fabric: SiteFabric, asked: Instance) -> str:
     """Write a tier in a fabric statement: switches, models that differ, ports, down to up, of groups also at worst."""
     name = f"{tier.switches:,} {tier.name if tier.switches == 1 else TIER_NAMES[tier.name]}"
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
@@ -187,13 +428,13 @@ def tier_words(tier: Tier, fabric: SiteFabric, asked: Instance) -> str:
 
 
 def _over(slowdown: float) -> str:
-    if slowdown < 1 + AT_LINE_RATE:
+    if slowdown < 1.005:
         return "at line rate"
     slower = f"{100 * (slowdown - 1):.0f} % slower than line rate"
     return slower if slowdown < 2 else f"{slowdown:.2f} times its time at line rate"
 
 
-def transport(_: Plan, simulated: TransportFactor) -> Iterator[Statement]:
+def transport(_: Plan, simulated: plan_sections.TransportFactor) -> Iterator[Statement]:
     """State the slowdown of the fabric's transport that was simulated, and the constant that it replaces."""
     tree = f"{simulated.pattern} of {simulated.hosts:,} hosts, {simulated.tiers} tiers of {simulated.switch}"
     runs = f"percentile {simulated.percentile:g} of {simulated.seeds} seeds, {tree}"
@@ -201,7 +442,7 @@ def transport(_: Plan, simulated: TransportFactor) -> Iterator[Statement]:
     yield Statement("figure", "transport", f"{text}, in place of {simulated.configured_slowdown:g}")
 
 
-def placement(_: Plan, placed: PlacementPlan) -> Iterator[Statement]:
+def placement(_: Plan, placed: plan_sections.PlacementPlan) -> Iterator[Statement]:
     """State how many all-reduce groups a placement keeps in one leaf domain, and the order of racks."""
     text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
     yield Statement("figure", "placement", text, True)
@@ -258,7 +499,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
     (leaf,) = (switch for switch in _offered(network) if switch.name == fabric.switch)
     rate, used = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
-    if used < rate * (1 - WHOLE_RATE) and fabric.split == max(splits):
+    if used < rate * (1 - 1e-9) and fabric.split == max(splits):
         text = f"Leaf ports of {rate:g} Gb/s carry {used:g} Gb/s of NICs towards GPUs: the rest is bought and not used"
         remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more there"
         yield Statement("warning", "fabric", f"{text}; {remedy}. Links between switches carry it whole.", True)
@@ -271,7 +512,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("limit", "money", f"{left} ({short_percent(1 - cost.total_usd / budget)}) is not spent.", True)
 
 
-def _chosen(section: FabricPlan, network: Network, asked: Instance) -> Iterator[Statement]:
+def _chosen(section: plan_sections.FabricPlan, network: Network, asked: Instance) -> Iterator[Statement]:
     """State a fabric's switches by tier, links, bisection capacity, the loss that it survives, price and offers."""
     fabric, chosen = section.sites[CLUSTER], section.alternatives[0]
     one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
@@ -288,7 +529,7 @@ def _chosen(section: FabricPlan, network: Network, asked: Instance) -> Iterator[
     if family == "rail-only":
         carried += " within each rail"
     half = half_rate_tbps(asked.hardware, fabric.wired_gpus_per_rack)
-    if bisection < half * WHOLE_SHARE:
+    if bisection < 0.995 * half:  # above it is all that they have
         carried += f", {short_percent(bisection / half)} of their rate"
     if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
         tails = f"{ratio(chosen.ecmp_tail)} times its time at line rate under ECMP, {ratio(chosen.spray_tail)} sprayed"
