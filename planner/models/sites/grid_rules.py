@@ -13,8 +13,8 @@ import pyomo.core as pyo
 
 from planner.instance.grid import Line
 from planner.models.sites.dc_network import DcNetwork
-from planner.models.sites.site_rules import Rule, load_mw, megawatts, modules_within
-from planner.models.sites.split_data import SplitData
+from planner.models.sites.site_rules import Rule, megawatts, modules_within
+from planner.models.sites.split_data import SplitData, load_mw
 from planner.physics.site.grid import BASE_MVA, normal_share
 
 
