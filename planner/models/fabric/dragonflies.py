@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
-from planner.models.fabric.link_prices import LinkPrices, Prices, times
-from planner.models.fabric.site_mode import BELOW, SiteMode, members
+from planner.models.fabric.site_mode import BELOW, LinkPrices, Prices, SiteMode, members, times
 from planner.models.fabric.site_traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, pod_sizes
 from planner.physics.network.dragonfly import assured_links, exchanged_links

@@ -30,8 +30,7 @@ from planner.models.fabric.design_table import (
     Limits,
     undominated,
 )
-from planner.models.fabric.link_prices import LinkPrices, Mode, switch_modes
-from planner.models.fabric.site_mode import Pins, SiteMode, Trees
+from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
 from planner.models.fabric.site_traffic import LeafLoads, Loads, SiteTraffic
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import RackPorts, bill, design_for, switch_usd
