@@ -135,8 +135,9 @@ def _router_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
 
 def _spine_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
     """Return a dragonfly+'s leaf uplinks and bundles with the fewest links between groups, and the most of these."""
-    _, count, bundle = divisors(s.ports)
-    up, others = np.repeat(np.arange(s.ports), count), x.number - 1
+    up, others = np.arange(1, s.ports), x.number - 1
+    row, bundle = divisors(up, s.ports)
+    up = up[row]
     down, spines = bundle * x.rails * x.width, up // bundle
     keep = (up >= s.leaf_share(x.domain)) & (up <= s.uplinks(x.domain)) & (down < s.spine_ports)
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):

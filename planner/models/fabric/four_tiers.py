@@ -19,7 +19,7 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front, undominated
 from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, Trees, members
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads
-from planner.models.fabric.trees import NONE, fewest_boxes, part_sizes, pod_sizes, spine_bundles, wirings
+from planner.models.fabric.trees import NONE, divisors, fewest_boxes, part_sizes, pod_sizes, spine_bundles, wirings
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
 ROUNDING = 1e-9  # relative, of prices and slowdowns
@@ -221,11 +221,7 @@ def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints
     for one in spine_bundles(s):
         whole = np.flatnonzero(x.spine_up % one == 0)
         positions = x.spines[whole] * (x.spine_up[whole] // one)
-        kinds, own = np.unique(positions, return_inverse=True)
-        shares = [_divisors(int(n), s.core_ports - 1) for n in kinds.tolist()]
-        counts = np.array([len(p) for p in shares], dtype=np.int64)
-        k, more = members(counts[own])
-        p = np.concatenate([*shares, np.empty(0, dtype=np.int64)])[(np.cumsum(counts) - counts)[own][k] + more]
+        k, p = divisors(positions, s.core_ports - 1)
         i, cores = whole[k], positions[k] // p
         taken = p * one * each[i]
         fits = (taken < s.core_ports) & (cores >= fewest[i]) & (taken == s.pins.get("core_down_ports", taken))
@@ -249,12 +245,6 @@ def _with_tops(s: SiteMode, x: Trees, links: Ints, *, every: bool) -> tuple[Ints
     x = replace(x.part(i), spine_bundle=bundle[k], cores=cores, core_up=up, super_spines=boxes)
     kept = np.flatnonzero(boxes < NONE)
     return i[kept], x.part(kept)
-
-
-@lru_cache(maxsize=1 << 14)
-def _divisors(count: int, most: int) -> Ints:
-    every = np.arange(1, min(count, most) + 1)
-    return np.asarray(every[count % every == 0])
 
 
 def _loads(s: SiteMode, x: Trees, n: int) -> list[Floats]:

@@ -24,13 +24,19 @@ SAMPLE = 64  # of so many pods of some leaf domains one is built first
 MOST_CASES = 1 << 17  # of shapes and uplinks of leaves under each number of stripes, bounded at a time
 
 
-@lru_cache(maxsize=64)
-def divisors(ports: int) -> tuple[Ints, Ints, Ints]:
-    """Return the divisors of every number below `ports`, a tree's bundles: place of each number's first, count, all."""
-    number, divisor = np.nonzero(np.arange(max(1, ports))[:, None] % np.arange(1, max(1, ports) + 1) == 0)
-    number, divisor = number[number > 0], divisor[number > 0] + 1
-    count = np.bincount(number, minlength=max(1, ports))
-    return np.cumsum(count) - count, count, divisor
+@lru_cache(maxsize=1 << 14)
+def _divisors(count: int, most: int) -> Ints:
+    every = np.arange(1, min(count, most) + 1)
+    return np.asarray(every[count % every == 0])
+
+
+def divisors(counts: Ints, most: int) -> tuple[Ints, Ints]:
+    """Return the divisors up to `most` of each count, ascending, as of bundles or positions: place of each, and all."""
+    kinds, own = np.unique(counts, return_inverse=True)
+    found = [np.empty(0, dtype=np.int64), *(_divisors(count, most) for count in kinds.tolist())]
+    number = np.array([len(each) for each in found])
+    row, more = members(number[1:][own])
+    return row, np.concatenate(found)[(np.cumsum(number)[:-1])[own][row] + more]
 
 
 def spine_bundles(s: SiteMode) -> list[int]:
@@ -90,9 +96,8 @@ def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]
     for, and the most. A pod has at least the spines that survive the loss of one, where the network requires that.
     `room`: fewest ports that a spine keeps for uplinks.
     """
-    first, count, divisor = divisors(s.ports)
-    row, more = members(count[x.up])
-    bundle, leaves, n = divisor[first[x.up[row]] + more], (x.rails * x.width)[row], s.network
+    row, bundle = divisors(x.up, s.ports)
+    leaves, n = (x.rails * x.width)[row], s.network
     keep = (bundle * leaves + room <= s.spine_ports) & (x.up[row] >= n.asked_spines * bundle)
     keep &= (x.up >= s.leaf_share(x.domain))[row]
     for name, value in ("leaf_up_ports", x.up[row]), ("leaf_bundle", bundle), ("spine_down_ports", bundle * leaves):
@@ -259,10 +264,7 @@ class PodBounds(ArrayTable):
     """Pods of trees with some of the leaf domains, over leaves with some uplinks, and the least that they cost."""
 
     case: Ints
-    rails: Ints
-    width: Ints
-    domain: Ints
-    up: Ints
+    trees: Trees
     spines: Ints  # the fewest that ports allow
     base: Floats  # dollars below the spines
     position: Floats  # of a spine in every pod
@@ -286,14 +288,13 @@ def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
     usd, mw = base + needed * position + links * link + m.networks * cores * s.core_box
     kept = s.worthwhile(1.0, 1.0, usd, mw) & (usd <= cases.cap.max(axis=1, initial=-math.inf)[case])
     link = np.maximum(1e-6, link[0] + m.networks * pods * s.core_box[0] / s.core_ports)
-    columns = case, x.rails, x.width, x.domain, x.up, spines, base[0], position[0], link, usd, mw
-    return PodBounds(*columns).part(np.flatnonzero(kept))
+    return PodBounds(case, x, spines, base[0], position[0], link, usd, mw).part(np.flatnonzero(kept))
 
 
 def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> list[DesignTable]:
     """Return the trees of three tiers with such pods that may beat the templates so far, as design tables."""
     most, first = _most_links(s, x, cases, leaves)
-    row, w, high = wirings(s, Trees.of(domain=x.domain, rails=x.rails, width=x.width, up=x.up))
+    row, w, high = wirings(s, x.trees)
     high = np.minimum(high, most.max(axis=1, initial=0.0)[row] // w.spines).astype(np.int64)
     k = np.flatnonzero(w.spine_up <= high)
     row, w, high = row[k], w.part(k), high[k]
@@ -325,15 +326,15 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     # The links must cost less than what the templates no slower leave over, and take ports of spines; and the pod is as
     # slow as the first one with all of them. Return the loads of the first pods too.
     usd, spines, position, link = (column[:, None] for column in (x.usd, x.spines, x.position, x.link))
-    leaf_count, ports = (x.rails * x.width)[:, None], s.spine_ports
-    left, up = cases.cap[x.case] - x.base[:, None], x.up[:, None]
+    tree, ports = x.trees, s.spine_ports
+    leaf_count, left, up = (tree.rails * tree.width)[:, None], cases.cap[x.case] - x.base[:, None], tree.up[:, None]
     by_ports = (left - position * leaf_count * up / ports) / (link + position / ports)
     by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
     most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
-    sizes, at = np.unique(np.minimum(x.domain * x.width, s.traffic.work_racks(s.blocks)), return_inverse=True)
+    sizes, at = np.unique(np.minimum(tree.domain * tree.width, s.traffic.work_racks(s.blocks)), return_inverse=True)
     own = s.traffic.leaving(s.blocks, leaves.stripes, sizes, shares=s.loads.shares, first_only=True)
     first = own.swapaxes(0, 1)[at]
-    sent = (s.mode.rail_gpus * x.rails)[:, None] / (most * s.mode.link_nics)
+    sent = (s.mode.rail_gpus * tree.rails)[:, None] / (most * s.mode.link_nics)
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
     allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)
     return np.where(s.worthwhile(send, allreduce, usd, x.mw[:, None]), most, 0.0), first
