@@ -20,7 +20,6 @@ from planner.plan.plan_sections import Assignment
 
 Counts = NDArray[np.int32]
 MOST_EDGES = 1 << 15  # of runs under all numbers of stripes, counted at a time
-AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked at
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 
@@ -224,18 +223,12 @@ class Loads:
         own, t = (stripes.tobytes(), min_local_share), self.traffic
         new = np.array([size for size in sizes.tolist() if (size, own) not in self.known], dtype=np.int64)
         if len(new):
-            fits, at = np.ones((len(new), len(stripes)), dtype=bool), (t.stages, self.blocks)
-            if min_local_share > 0:
-                shares = [leaf_local_shares(*at, n, t.unit_racks, new) for n in stripes.tolist()]
-                fits = np.stack(shares, axis=1) >= min_local_share
-            loads, rows = np.full((*fits.shape, 4), np.inf), np.flatnonzero(fits.any(axis=1))
-            for k in range(0, len(stripes), AT_A_TIME):
+            loads = np.full((len(new), len(stripes), 4), np.inf)
+            for k, n in enumerate(stripes.tolist()):
                 tick()
-                columns = k + np.flatnonzero(fits[:, k : k + AT_A_TIME].any(axis=0))
-                racks = np.minimum(new[rows], t.work_racks(self.blocks))
-                counted = t.leaving(self.blocks, stripes[columns], racks, shares=self.shares)
-                loads[np.ix_(rows, columns)] = counted.swapaxes(0, 1)
-            loads[~fits] = np.inf
+                local = leaf_local_shares(t.stages, self.blocks, n, t.unit_racks, new) if min_local_share > 0 else 1.0
+                fits = np.flatnonzero(np.broadcast_to(local, len(new)) >= min_local_share)
+                loads[fits, k] = self.at(n, new[fits])
             for size, each in zip(new.tolist(), loads, strict=True):
                 best = np.zeros(len(stripes), dtype=bool)
                 best[pareto_front(each) if len(each) > 1 else 0] = True
