@@ -146,7 +146,7 @@ def frontier(
     ValueError: the plan has no layout or no fabric.
     """
     from planner.checks.fabric import frontier as rules
-    from planner.models.fabric.fabric_frontier import alternatives
+    from planner.models.fabric.fabric_templates import alternatives
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")

@@ -12,8 +12,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.models import FabricRequest
 from planner.models.fabric.design_table import DesignTable
-from planner.models.fabric.fabric_frontier import worst_traffic
-from planner.models.fabric.fabric_templates import Template, Templates
+from planner.models.fabric.fabric_templates import Template, Templates, worst_traffic
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus

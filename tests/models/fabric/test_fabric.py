@@ -12,7 +12,7 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import FabricRequest, Options
-from planner.models.fabric.fabric_frontier import alternatives
+from planner.models.fabric.fabric_templates import alternatives
 from planner.physics.network.clos_fabric import Design, unwirable
 
 # --- brute force ----------------------------------------------------------------------------------------------------

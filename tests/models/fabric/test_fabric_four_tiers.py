@@ -10,7 +10,7 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import FabricRequest, Options
-from planner.models.fabric.fabric_frontier import alternatives
+from planner.models.fabric.fabric_templates import alternatives
 
 PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports")
 

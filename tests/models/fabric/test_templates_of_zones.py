@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fabric_cases import PHI, beaten, instance, switch, templates
 
-from planner.models.fabric import fabric_templates, four_tiers
+from planner.models.fabric import fabric_templates, trees
 from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest, Ints
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     def noted(s: SiteMode) -> Ints:
         found.extend([s] * (not s.mode.grouped))
-        return four_tiers.sizes_of_zones(s)
+        return trees.sizes_of_zones(s)
 
     monkeypatch.setattr(fabric_templates, "ZONES", fabric_templates.ZONES._replace(sizes=noted))
     return found
@@ -37,15 +37,15 @@ def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tu
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
     s.front = DominanceTest(NO_OPTIONS, power_counts=False)
     leaves = s.loads.leaves(np.array([domain]), s.stripes, 0.0, s.tick)
-    rows = four_tiers._rows(s, domain, np.arange(1, s.uplinks(domain) + 1), leaves.loads[0])
+    rows = trees._zone_rows(s, domain, np.arange(1, s.uplinks(domain) + 1), leaves.loads[0])
     for n in s.stripes.tolist():
         leaf = s.loads.at(n, np.array([domain]))[0]
         for up in range(1, s.uplinks(domain) + 1):
             slow = [float(x) for x in s.leaf_crossing(domain, up, leaf)[:2]]
-            for more in draw.sample(list(itertools.product(four_tiers.FACTORS, four_tiers.FACTORS)), 5):
+            for more in draw.sample(list(itertools.product(trees.FACTORS, trees.FACTORS)), 5):
                 target = slow[0] * more[0], slow[1] * more[1]
                 each = (rows.part(np.array([k])) for k in range(len(rows.usd)))
-                found = [float(x.usd[0]) for r in each for x in four_tiers._keeping(s, r, target, n)]
+                found = [float(x.usd[0]) for r in each for x in trees._keeping(s, r, target, n)]
                 if found:
                     yield target, min(found)
 
