@@ -9,7 +9,7 @@ least capital for that. Where all of it can be carried, one solve shows it.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,14 +58,9 @@ class WanData:
     form: Form | None
     demands: dict[str, Demand]
     options: dict[str, tuple[RouteOption, ...]]
-    shortest: dict[str, Route | None]
+    rtt_ms: Callable[[str, str], float]  # on the shortest route between two places; infinite without a route
     priced: bool  # whether the fibre costs anything
     unit: float  # dollars, or wavelengths times km where nothing is priced, of one unit of the model's cost
-
-    def rtt_ms(self, start: str, end: str) -> float:
-        """Return the round trip in ms on the shortest fibre route between two places; infinite without a route."""
-        route = self.shortest.get(f"{start},{end}") or self.shortest.get(f"{end},{start}")
-        return math.inf if route is None else self.fibre.rtt_ms(route)
 
     def requested_gbps(self, key: str) -> float:
         """Return the rate in Gbps of a WAN demand on its shortest route; without any wait where none is fast enough."""
@@ -89,21 +84,19 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     places = {site: (nodes[site].latitude, nodes[site].longitude) for site in request.sites}
     net = fibre.fibre_of(links, fibre.places_of(links, places))
     graph = fibre.graph(net)
-    shortest: dict[str, Route | None] = {}
+    trips: dict[tuple[str, str], float] = {}
 
     def rtt(start: str, end: str) -> float:
-        start, end = min(start, end), max(start, end)
-        if f"{start},{end}" not in shortest:
-            shortest[f"{start},{end}"] = next(iter(fibre.routes(net, graph, start, end, 1)), None)
-        return net.rtt_ms(route) if (route := shortest[f"{start},{end}"]) is not None else math.inf
+        ends = min(start, end), max(start, end)
+        if ends not in trips:
+            trips[ends] = min(map(net.rtt_ms, fibre.routes(net, graph, *ends, 1)), default=math.inf)
+        return trips[ends]
 
     window = request.exchange.window_seconds
     forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
     form = fibre.choose_form(links, forms, window, rtt)
     demands = [*fibre.sync_demands(links, form, window, rtt)]
     demands += fibre.traffic_demands(links, request.sites, net.node)
-    for demand in demands:
-        rtt(demand.a, demand.b)
     priced = any(edge.pair_usd or edge.wavelength_usd for edge in net.edges.values())
     return WanData(
         grid=grid,
@@ -114,7 +107,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         form=form,
         demands={demand.key: demand for demand in demands},
         options={demand.key: tuple(_options(links, grid, net, graph, demand)) for demand in demands},
-        shortest=shortest,
+        rtt_ms=rtt,
         priced=priced,
         unit=1e6 if priced else 1e3,
     )

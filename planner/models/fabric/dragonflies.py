@@ -161,7 +161,7 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
     # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
     count = np.clip(last - fewest.links + 1, 0, 1 if s.traffic.nothing else None)
     wan, chunk = s.prices.group_wan(domain * width, rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
-    own: dict[str, Any] = {"domain": domain, "rails": rails, "width": width, "spine_model": s.spine}
+    own: dict[str, Any] = {"domain": domain, "rails_per_pod": rails, "domains_per_pod": width, "spine_model": s.spine}
     sizes = np.array([domain, domain * width])
     for some in np.unique(chunk).tolist():
         s.tick()

@@ -29,6 +29,7 @@ from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, res
 from planner.models.fabric import dragonflies, trees
 from planner.models.fabric.design_table import (
     AT,
+    COUNTS,
     NO_OPTIONS,
     DesignTable,
     DominanceTest,
@@ -59,10 +60,6 @@ PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a
 WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
-COUNTS = (  # of a key, under the names of a design
-    "leaf_up", "leaf_bundle", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes",
-    "group_links",
-)  # fmt: skip
 TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
 Kind = tuple[int, int]  # of leaf domains: racks outside, and splits, where these are axes
 SEND_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over the transport's: the ladder of slowdowns
@@ -163,9 +160,9 @@ class Templates:
         pins = self.pins(site)
         if not any(_allowed(mode, pins) and self._pairs(mode, pins) for mode in modes):
             named = ", ".join(f"{name} = {pins[name]!r}" for name in SWITCH_PINS if name in pins)
-            boxes = ((x.switch, x) for x in modes)
             known = "; ".join(
-                f"{s.name} with {s.ports} ports in {counted(x.planes, 'plane')} as {x.family}" for s, x in boxes
+                f"{x.switch.name} with {x.switch.ports} ports in {counted(x.planes, 'plane')} as {x.family}"
+                for x in modes
             )
             raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
 
@@ -313,8 +310,6 @@ class Templates:
         own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
         own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
-        own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"]}
-        own |= {"rails_per_zone": k["zone_rails"], "domains_per_zone": k["zone_width"]}
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
         design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
         found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)

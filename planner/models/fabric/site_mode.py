@@ -469,11 +469,9 @@ class SiteMode:
         key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
         for i, name in enumerate(KEY):
             key[:, i] = columns.get(name, 0)
-        phi = self.transport_slowdown
-        send, allreduce = (phi * np.broadcast_to(x, usd.shape) for x in (send, allreduce))
-        x = DesignTable(send, allreduce, usd, mw, key)
-        fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
-        return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
+        fits = self.within(send, allreduce) & (usd <= self.max_usd)
+        send, allreduce = (self.transport_slowdown * np.broadcast_to(x, usd.shape) for x in (send, allreduce))
+        return DesignTable(send, allreduce, usd, mw, key).part(fits & np.isfinite([usd, send, allreduce]).all(axis=0))
 
     def tree_table(self, x: Trees, crossing: tuple[Floats, Floats, Flags], prices: Prices, stripes: Any) -> DesignTable:
         """Return the design table of a site mode's trees that may beat the templates so far, given what crosses."""
@@ -483,8 +481,10 @@ class SiteMode:
         kept = np.flatnonzero(fits & self.worthwhile(send, allreduce, *(BELOW * prices)))
         x, send, allreduce, prices = x.part(kept), send[kept], allreduce[kept], prices[:, kept]
         stripes = np.broadcast_to(stripes, fits.shape)[kept]
-        columns: dict[str, Any] = {name: getattr(x, name) for name in KEY if name in Trees.__slots__}
-        columns |= {"leaf_up": x.up, "leaf_bundle": x.bundle, "spine_model": self.spine, "stripes": stripes}
+        columns: dict[str, Any] = {"domain": x.domain, "leaf_up": x.up, "leaf_bundle": x.bundle, "stripes": stripes}
+        columns |= {"rails_per_pod": x.rails, "domains_per_pod": x.width, "spine_model": self.spine}
+        columns |= {"rails_per_zone": x.zone_rails, "domains_per_zone": x.zone_width}
+        columns |= {"spine_up": x.spine_up, "spine_bundle": x.spine_bundle, "core_up": x.core_up}
         columns["core_model"] = self.core * (x.spine_up > 0)
         if x.spine_up.any():
             split = "spine_bundle" not in self.pins
