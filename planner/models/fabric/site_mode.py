@@ -6,7 +6,7 @@ bill and one count of slowdowns for two, three and four tiers.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
@@ -126,12 +126,6 @@ class LinkPrices:
     mode: Mode
     racks: int
     known: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
-    bounds: bool = False  # links between switches are all as short as can be, and draw nothing
-
-    @cached_property
-    def bound(self) -> "LinkPrices":
-        """Return lower bounds of the link prices that are quick to compute: these, where links have no length."""
-        return replace(self, bounds=True)
 
     @cached_property
     def places(self) -> Places | None:
@@ -144,14 +138,9 @@ class LinkPrices:
         """Return the table of cable media by which links are priced."""
         return media_table(self.network)
 
-    @property
-    def measured(self) -> Places | None:
-        """Return the floor on which links between switches are measured; None where prices are flat or bounds."""
-        return None if self.bounds else self.places
-
     @cached_property
     def flat_link(self) -> Prices:
-        """Price one link between two switches without a length: USD and MW; of bounds by length the shortest link."""
+        """Price one link between two switches without a length: USD and MW; where links have one the price of the shortest."""
         n, s = self.network, self.mode.switch
         if self.places is not None:
             return s.link_factor * self._priced(adjacent_metres(self.places)) * [[1.0], [0.0]]
@@ -165,14 +154,12 @@ class LinkPrices:
         if places is None:
             watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
             return self.racks * ends * np.array([[flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
-        if self.bounds:
-            return self.racks * ends * factor * self._priced(np.array([2 * places.floor.rise_m])) * [[1.0], [0.0]]
         each = self._by_length("endpoints", lambda racks: [places.to_middle(1, racks, spread=False)], domain)
         return times(ends * factor, each)
 
     def uplink(self, racks: Any, rails: Any, above: Any = 0) -> Prices:
         """Price one link up from every leaf, pod or zone of some racks and rails, to amid `above` racks (0: all)."""
-        m, places = self.mode, self.measured
+        m, places = self.mode, self.places
         across = -(-m.rails // rails)
         if places is None:
             return times(m.networks * across * -(-self.racks // racks), self.flat_link)
@@ -181,7 +168,7 @@ class LinkPrices:
 
     def adjacent_links(self, links: Any) -> Prices:
         """Price `links` links in each network between switches that are placed next to each other."""
-        m, places = self.mode, self.measured
+        m, places = self.mode, self.places
         if places is None:
             return times(links * m.networks, self.flat_link)
         one = self._by_length("adjacent", lambda _: [adjacent_metres(places)], 0)
@@ -189,7 +176,7 @@ class LinkPrices:
 
     def between(self, pod: Any, rails: Any) -> Prices:
         """Price one link between every two groups of a dragonfly, each of `pod` racks and `rails` rails."""
-        m, places = self.mode, self.measured
+        m, places = self.mode, self.places
         across, along = -(-m.rails // rails), -(-self.racks // pod)
         if places is None:
             return times(m.networks * (across * along * (across * along - 1) // 2), self.flat_link)
@@ -199,7 +186,7 @@ class LinkPrices:
 
     def group_wan(self, pod: int, rails: int, ports: int) -> Prices:
         """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
-        m, places = self.mode, self.measured
+        m, places = self.mode, self.places
         if not ports or places is None:
             return self.adjacent_links(ports)
         lengths = places.to_middle(pod, places.racks)
@@ -441,7 +428,7 @@ class SiteMode:
         spines = np.maximum(-(-ends // self.spine_ports), (ends + of_pods) / self.spine_ports)
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
         boxes = spines * self.spine_box + cores * self.core_box
-        links = (ends + of_pods + of_zones) * p.bound.flat_link
+        links = (ends + of_pods + of_zones) * p.flat_link
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
