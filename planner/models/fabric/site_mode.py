@@ -140,7 +140,7 @@ class LinkPrices:
 
     @cached_property
     def flat_link(self) -> Prices:
-        """Price one link between two switches without a length: USD and MW; where links have one the price of the shortest."""
+        """Price one link between two switches, the shortest where links have a length: USD and MW."""
         n, s = self.network, self.mode.switch
         if self.places is not None:
             return s.link_factor * self._priced(adjacent_metres(self.places)) * [[1.0], [0.0]]
