@@ -30,6 +30,14 @@ from planner.solvers.outcome import Outcome, Stop, Values, relative_gap
 from planner.solvers.registry import second_proof
 from planner.solvers.signals import Deadline
 
+Term = tuple[str, int, float]  # demand, option, rate on the edge
+Shares = dict[tuple[str, int], float]
+PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
+MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
+WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
+PRIORITY_GAP = 1e-6  # of a priority's traffic: below it a step counts as proven
+ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves room for the next solve
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteOption:
@@ -130,9 +138,6 @@ def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Dema
             yield RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1])
 
 
-Term = tuple[str, int, float]  # demand, option, rate on the edge
-
-
 def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
     """Build the WAN's MILP in which the exchange and all traffic with a route are carried, at the least cost.
 
@@ -219,12 +224,6 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
     return second_proof(
         plan.certificate.bound, lambda: model, lambda: model, unit=data.unit, seconds=seconds, seed=seed
     )
-
-
-PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
-MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
-WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
-Shares = dict[tuple[str, int], float]
 
 
 def with_plan(
@@ -336,10 +335,6 @@ def _demand(data: WanData, key: str, shares: Shares, full: list[str]) -> WanDema
         saturated_edges=tuple(sorted(used.intersection(full))) if share < 1 else (),
         routes=routes,
     )
-
-
-PRIORITY_GAP = 1e-6  # of a priority's traffic: below it a step counts as proven
-ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves room for the next solve
 
 
 def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[WanPlan]:

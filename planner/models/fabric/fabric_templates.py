@@ -60,7 +60,6 @@ PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a
 WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
-TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
 Kind = tuple[int, int]  # of leaf domains: racks outside, and splits, where these are axes
 SEND_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over the transport's: the ladder of slowdowns
 DIGITS = 11  # significant ones in which figures are compared
@@ -136,7 +135,7 @@ class Templates:
         if site is not None:
             found |= {name.removeprefix(f"{site}."): own for name, own in every.items() if name.startswith(f"{site}.")}
         names = [x.name for x in resolved_switches(self.network.switches)]
-        for pin in TIER_SWITCHES:
+        for pin in ("switch", "spine_switch", "core_switch"):
             if found.get(pin, names[0]) not in names:
                 raise InputError(f"pins: {pin} {found[pin]!r} is none of network.switches ({', '.join(names)})")
         if "placement.stripes" in self.instance.pins:

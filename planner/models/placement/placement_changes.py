@@ -15,8 +15,8 @@ from planner.solvers.signals import Deadline
 if TYPE_CHECKING:
     from planner.models.placement.placement_levels import LevelModel
 
-
 Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
+Step = tuple[int, int]  # (piece, leaf that it moves to)
 LEVELS = 3  # of a repair: split groups, extra pieces, groups across pods
 MAX_VARIABLES = 40_000  # Writing a larger model down takes seconds by itself.
 
@@ -207,9 +207,6 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
     if outcome.solution is None:
         return outcome.with_solution(None)
     return outcome.with_solution(tuple(job for job, variable in enumerate(stop) if outcome.solution.of(variable)))
-
-
-Step = tuple[int, int]  # (piece, leaf that it moves to)
 
 
 @dataclass(frozen=True, slots=True)

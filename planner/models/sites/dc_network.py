@@ -113,8 +113,10 @@ class DcNetwork:
         self.existing = [corridor for corridor in apart if isinstance(corridor, Line)]
         self.buildable = [corridor for corridor in apart if isinstance(corridor, NewLine)]
         self.circuits_to_build = [(line.id, j) for line in self.buildable for j in range(line.max_circuits)]
-        ends_of = {line.id: (self.nodes[line.a], self.nodes[line.b]) for line in self.buildable}
-        self.ends: Integers = np.array([ends_of[k] for k, _ in self.circuits_to_build], dtype=np.int64).reshape(-1, 2)
+        ends_of = [(self.nodes[line.a], self.nodes[line.b]) for line in self.buildable]
+        circuits = np.array([line.max_circuits for line in self.buildable], dtype=np.int64)
+        self.corridor_of: Integers = np.repeat(np.arange(len(circuits)), circuits)
+        self.ends: Integers = np.array(ends_of, dtype=np.int64).reshape(-1, 2)[self.corridor_of]
         sites, new = len(self.candidates), len(self.circuits_to_build)
         kinds = "generated", "modules", "open", "installed", "flow", "extra"
         ends = [0, *accumulate((len(nodes), sites, sites, new, new, sites))]
@@ -139,10 +141,8 @@ class DcNetwork:
 
     def built(self, point: Floats) -> tuple[int, ...]:
         """Count the circuits built in each corridor of the DC network at a point whose integers are whole."""
-        total = dict.fromkeys((corridor.id for corridor in self.buildable), 0.0)
-        for value, (name, _) in zip(point[self.at["installed"]], self.circuits_to_build, strict=True):
-            total[name] += value
-        return tuple(round(count) for count in total.values())
+        total = np.bincount(self.corridor_of, point[self.at["installed"]], len(self.buildable))
+        return tuple(np.rint(total).astype(int).tolist())
 
     def topology(self, built: tuple[int, ...]) -> BuiltNetwork:
         """Return the DC network with such counts of circuits built in each corridor, made once."""

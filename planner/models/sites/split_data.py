@@ -116,13 +116,13 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     gaps = list(power_flow_gaps(grid))
     if gaps:
         raise InputError("\n".join(gaps))
-    lines: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}].id", line) for i, line in enumerate(grid.lines)]
-    lines += [(f"grid.new_lines[{i}].id", line) for i, line in enumerate(grid.new_lines)]
     by_id: dict[str, Line | NewLine] = {}
-    for path, line in lines:
-        if line.id in by_id:
-            raise InputError(f"{path}: {line.id!r} is the id of another line; give each line and new line its own")
-        by_id[line.id] = line
+    given: dict[str, tuple[Line | NewLine, ...]] = {"lines": grid.lines, "new_lines": grid.new_lines}
+    for name, lines in given.items():
+        for i, line in enumerate(lines):
+            if by_id.setdefault(line.id, line) is not line:
+                other = "is the id of another line; give each line and new line its own"
+                raise InputError(f"grid.{name}[{i}].id: {line.id!r} {other}")
     corridors, graph = dict(sorted(by_id.items())), nx.MultiGraph()
     graph.add_nodes_from(sorted(node.id for node in grid.nodes))
     graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
