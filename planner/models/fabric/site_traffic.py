@@ -64,28 +64,6 @@ def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, s
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
-def leaving(
-    stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool, shares: bool = True, first_only: bool = False
-) -> Floats:
-    """Count the traffic that leaves runs of `sizes` units of a site's rack order, racks ordered in stripes.
-
-    By numbers of stripes and sizes: the most pipeline flows that leave or enter a run, each of a unit, the most
-    all-reduces that leave one, and the largest share of a stage's units, which is left at zero without `shares`. Runs
-    of equal size tile the order; `first_only` counts the first of them alone, which bounds the most from below.
-    """
-    found = np.zeros((len(stripes), len(sizes), 3))
-    if not len(sizes):
-        return found
-    edges, low, first = _tiles(stages * blocks, tuple(sizes.tolist()), first_only=first_only)
-    step = max(1, MOST_EDGES // len(edges))
-    for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
-        n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of units
-        for kind, of_runs in enumerate(_out_of_runs(stages, blocks, n, edges, low, wrap=wrap)[: 2 + shares]):
-            found[some, :, kind] = np.maximum.reduceat(of_runs, first).T
-    found[..., 2] /= blocks
-    return found
-
-
 @lru_cache(maxsize=16)
 def _tiles(every: int, sizes: tuple[int, ...], *, first_only: bool) -> tuple[Counts, Ints, Ints]:
     """Tile the rack order by runs of each size; return all edges, the lower edge of each run, and each size's first."""
@@ -176,16 +154,25 @@ class SiteTraffic:
         return self.stages, self.unit_racks, self.wrap, self.nothing
 
     def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
-        """Count a site's loads out of runs of racks: by stripes, size and kind; without `shares` these are zero.
+        """Count a site's loads out of runs of `sizes` racks, by numbers of stripes and sizes.
 
-        `first_only`: of the first run of each size, which bounds the loads of all from below.
+        The most pipeline flows that leave or enter a run, the most all-reduces that leave one, the largest share of a
+        stage's units, which is left at zero without `shares`, and no exchanges: experts are within a unit. Runs of one
+        size tile the order; `first_only` counts the first of them alone, which bounds the most from below.
         """
-        # Experts are within a unit, so that none of their exchanges leaves a run of units.
         found = np.zeros((len(stripes), len(sizes), 4))
-        if not self.nothing:
-            at = self.stages, blocks, stripes, sizes // self.unit_racks
-            found[..., :EXCHANGES] = leaving(*at, wrap=self.wrap, shares=shares, first_only=first_only)
-            found[..., FLOWS] *= self.unit_racks
+        if self.nothing or not len(sizes):
+            return found
+        in_units = tuple((sizes // self.unit_racks).tolist())
+        edges, low, first = _tiles(self.stages * blocks, in_units, first_only=first_only)
+        step = max(1, MOST_EDGES // len(edges))
+        for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
+            n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of units
+            of_runs = _out_of_runs(self.stages, blocks, n, edges, low, wrap=self.wrap)
+            for kind, each in enumerate(of_runs[: SHARES + shares]):
+                found[some, :, kind] = np.maximum.reduceat(each, first).T
+        found[..., FLOWS] *= self.unit_racks
+        found[..., SHARES] /= blocks
         return found
 
 
