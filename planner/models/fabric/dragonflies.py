@@ -43,7 +43,7 @@ class Ways(ArrayTable):
     links: Ints
 
 
-def sizes_of_groups(s: SiteMode) -> Ints:
+def sizes_of_groups(s: SiteMode, _: int) -> Ints:
     """Return the leaf domain sizes of dragonflies: none where they are not asked for, or pins name other tiers."""
     leaf_pins = "leaf_up_ports", "leaf_bundle", "rails_per_pod", "leaf_domains_per_pod"
     allowed = s.allows(2, "spine_up_ports") if s.mode.has_spines else s.allows(1, *leaf_pins)

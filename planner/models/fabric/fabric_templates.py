@@ -74,15 +74,15 @@ class Builder(NamedTuple):
     """An enumerator of the templates of one kind of fabric (trees, dragonflies, four tiers), by leaf domain size."""
 
     build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
-    sizes: Callable[[SiteMode], Ints]  # of leaf domains over which pins and ports allow it
+    sizes: Callable[[SiteMode, int], Ints]  # of leaf domains over which pins and ports allow it, by tiers
     tiers: int  # the fewest, for the bound on prices
     first: int = 1  # every so many-th size is built first: these rule out most of the others
 
 
-ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_all_domains, 2, first=16)
-SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_some_domains, 3)
+ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_trees, 2, first=16)
+SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_trees, 3)
 GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
-ZONES = Builder(trees.with_zones, trees.sizes_of_zones, 4)
+ZONES = Builder(trees.with_zones, trees.sizes_of_trees, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class Templates:
             if barred or not _allowed(mode, pins) or traffic.lanes not in (0, mode.lanes):
                 continue
             one = SiteMode(
-                network=self.network, mode=mode, index=i, pins=pins, traffic=traffic, blocks=blocks,
+                index=i, pins=pins, traffic=traffic, blocks=blocks,
                 loads=self.loads_of[order], transport_slowdown=self.transport_slowdown,
                 power_counts=self.power_counts, whole=self.whole, max_usd=limits[0], max_slowdowns=limits[1],
                 prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
@@ -263,7 +263,10 @@ class Templates:
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
+        every, begun = (
+            {id(s): kind.sizes(s, kind.tiers) for s in sites if len(s.stripes)},
+            slice(kind.first // 2, None, kind.first),
+        )
         for first in (True, False) if kind.first > 1 else (True,):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
             for s in sites:
@@ -334,26 +337,25 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
 class WorstTraffic(SiteTraffic):
     """The traffic of a request for a fabric frontier, at its worst placement; racks count as blocks."""
 
-    group_racks: int  # of a stage, which all-reduce
-    groups: int  # stages
-    exchange_racks: int  # of a stage, one after another, that exchange tokens with experts; 1: none do
+    request: FabricRequest
     max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
 
     @property
     def order(self) -> tuple[Any, ...]:
         """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
-        return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
+        r = self.request
+        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce
 
     def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
         """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
         del first_only  # each run has as much
         # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
         # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
-        found, inside = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks)
-        groups = np.minimum(-(-sizes // self.group_racks) + 1, self.groups) * (self.group_racks > 1)
+        found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
+        groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
         found[..., FLOWS] = sizes * inside
-        found[..., SHARES] = np.minimum(1.0, sizes / self.group_racks) * shares
-        tokens = exchange_bound(groups, sizes, self.exchange_racks)
+        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * shares
+        tokens = exchange_bound(groups, sizes, r.exchange_racks)
         found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found
 
@@ -368,9 +370,8 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
     send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
     most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
     traffic = WorstTraffic(
-        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, exchange_racks=r.exchange_racks,
-        wan_gbps=r.wan_gbps, exchange_gbps=r.exchange_gbps, group_racks=r.group_racks, groups=r.groups,
-        max_allreduce=most,
+        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, wan_gbps=r.wan_gbps,
+        exchange_gbps=r.exchange_gbps, request=r, max_allreduce=most,
     )  # fmt: skip
     return traffic, send
 
@@ -409,7 +410,7 @@ def alternatives(
     kinds, found, ended = dict[Kind, list[int]](), dict[Kind, DesignTable](), ""
     for size in sorted({*range(1, largest + 1), request.racks}):
         outside = max(0, request.racks - size) if "leaf" in counted else 0
-        split = unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, size)
+        split = unavoidable_splits(request, size)
         kinds.setdefault((outside, split if "splits" in counted else 0), []).append(size)
     try:
         for kind, sizes in sorted(kinds.items()):
@@ -423,7 +424,7 @@ def alternatives(
     # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
     x = DesignTable.joined([NO_OPTIONS, *found.values()])
     domain = x.key[:, AT["domain"]]
-    splits = [unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
+    splits = [unavoidable_splits(request, n) for n in domain.tolist()]
     by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "splits": splits}
     by_axis["leaf"] = np.maximum(0, request.racks - domain)
     kept = pareto_front(_rounded(np.array([by_axis[a] for a in counted], dtype=np.float64).T)).tolist()
@@ -436,10 +437,10 @@ def alternatives(
     return designs
 
 
-def unavoidable_splits(racks: int, group_racks: int, groups: int, domain: int) -> int:
+def unavoidable_splits(r: FabricRequest, domain: int) -> int:
     """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
-    full, last = divmod(racks, domain)
-    return max(0, groups - full * (domain // group_racks) - last // group_racks)
+    full, last = divmod(r.racks, domain)
+    return max(0, r.groups - full * (domain // r.group_racks) - last // r.group_racks)
 
 
 def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
@@ -475,7 +476,7 @@ def _alternative(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequenc
         "pipeline_send_slowdown": x.send,
         "power_mw": x.mw,
         "racks_outside_leaf": max(0, d.racks - d.domain_racks),
-        "unavoidable_splits": unavoidable_splits(d.racks, traffic.group_racks, traffic.groups, d.domain_racks),
+        "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
     }
     merits = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
     choices: dict[str, object] = {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}

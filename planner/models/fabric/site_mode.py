@@ -255,8 +255,7 @@ class Trees(ArrayTable):
 class SiteMode:
     """One mode at one site, with one pair of models above the leaves: the inputs from which its templates are built."""
 
-    network: Network
-    mode: Mode
+    prices: LinkPrices  # of links of a mode
     index: int  # of the mode
     pins: Pins
     traffic: SiteTraffic
@@ -267,7 +266,6 @@ class SiteMode:
     whole: bool
     max_usd: float
     max_slowdowns: tuple[float, float]
-    prices: LinkPrices
     tick: Callable[[], None]  # raises where the time is over
     tops: dict[Any, tuple[Trees, Prices]] = field(default_factory=dict)  # over all leaf domains, which sites share
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
@@ -277,6 +275,7 @@ class SiteMode:
     front: DominanceTest = NOTHING_FOUND
 
     def __post_init__(self) -> None:
+        self.network, self.mode = self.prices.network, self.prices.mode
         m, every = self.mode, resolved_switches(self.network.switches)
         self.racks = self.prices.racks  # of the site that are cabled
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))

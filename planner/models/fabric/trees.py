@@ -149,13 +149,16 @@ def _allows_two(s: SiteMode) -> bool:
     return s.first_core and s.pins.get("rails_per_pod", s.mode.rails) == s.mode.rails and s.allows(2)
 
 
-def sizes_of_all_domains(s: SiteMode) -> Ints:
-    """Return the leaf domain sizes of trees whose spines may reach all domains: of all rails or, in 3 tiers, some."""
-    domains = s.domains(s.domain_sizes)
-    leaves = domains * s.mode.rails
-    two = (leaves <= s.spine_ports) & (leaves >= s.pins.get("min_leaves", 1)) & _allows_two(s)
-    either: Flags = (two | (domains < s.spine_ports) & s.allows(3)) & (not s.mode.grouped)
-    return s.domain_sizes[either]
+def sizes_of_trees(s: SiteMode, tiers: int) -> Ints:
+    """Return the leaf domain sizes of trees: with all domains in a pod (2, or 3 tiers), with some (3), in zones (4)."""
+    domains, allowed = s.domains(s.domain_sizes), not s.mode.grouped
+    if tiers == 2:
+        leaves = domains * s.mode.rails
+        two = (leaves <= s.spine_ports) & (leaves >= s.pins.get("min_leaves", 1)) & _allows_two(s)
+        allowed = allowed & (two | (domains < s.spine_ports) & s.allows(3))
+    else:
+        allowed = allowed & (domains > (tiers == 3)) & s.allows(tiers)
+    return s.domain_sizes[allowed]
 
 
 def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
@@ -232,12 +235,6 @@ def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterat
         if cheapest:
             at = at[np.diff(row[at], prepend=-1) != 0]
         yield replace(x.part(row[at]), spine_up=up[at], spine_bundle=np.full(len(at), b), cores=boxes[at]), row[at]
-
-
-def sizes_of_some_domains(s: SiteMode) -> Ints:
-    """Return the leaf domain sizes of trees of three tiers whose pods may hold some of the domains only."""
-    several: Flags = (s.domains(s.domain_sizes) > 1) & s.allows(3) & (not s.mode.grouped)
-    return s.domain_sizes[several]
 
 
 def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
@@ -370,11 +367,6 @@ class ZoneRows(ArrayTable):
     step: Floats  # dollars of an uplink more of every spine
     usd: Floats
     mw: Floats
-
-
-def sizes_of_zones(s: SiteMode) -> Ints:
-    """Return the leaf domain sizes of trees of four tiers: none where the network or pins do not allow four tiers."""
-    return s.domain_sizes[: None if not s.mode.grouped and s.allows(4) else 0]
 
 
 def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:

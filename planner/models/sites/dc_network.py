@@ -242,10 +242,6 @@ class Contingencies:
         others = self.island_mw[net.island] - lost_mw
         self.others_mw: Floats = np.where(others > 1e-9, others, 0.0)
 
-    def cuts(self, point: Floats) -> list[GridCut]:
-        """Return lazy cuts for the N-1 violations of a point of the site split, valid in this topology alone."""
-        return [*self._overload_cuts(point), *self._island_cuts(point), *self._reserve_cuts(point)]
-
     def sides(self, line: int) -> tuple[Integers, Integers]:
         """Return the nodes on each side of a bridge, a corridor whose loss splits an island."""
         net = self.topology.network
@@ -339,7 +335,8 @@ class Contingencies:
                 kept.append(overload)
         return kept[:MAX_CUTS]
 
-    def _overload_cuts(self, point: Floats) -> Iterator[GridCut]:
+    def overload_cuts(self, point: Floats) -> Iterator[GridCut]:
+        """Yield cuts for lines above their ratings after a contingency, valid in this topology alone, as all others."""
         topology, network, names = self.topology, self.network, list(self.network.nodes)
         flow = topology.network.flows(network.injection(point))
         overloads = self._overloads(point, flow)
@@ -360,7 +357,7 @@ class Contingencies:
             for condition in [topology.condition] if unit else self._conditions(lost, point):
                 yield GridCut("security", name, sign * row, upper, condition, reach)
 
-    def _island_cuts(self, point: Floats) -> Iterator[GridCut]:
+    def island_cuts(self, point: Floats) -> Iterator[GridCut]:
         """Yield cuts for islands left by a lost bridge: fed by themselves, no site without plants, none over limit."""
         network, net, available = self.network, self.topology.network, self.network.available_mw
         injection, names = network.injection(point), list(network.nodes)
@@ -390,7 +387,7 @@ class Contingencies:
                         whole = f"{name},{self.topology.lines[line]}"
                         yield GridCut("security", whole, row, upper, condition, reach)
 
-    def _reserve_cuts(self, point: Floats) -> Iterator[GridCut]:
+    def reserve_cuts(self, point: Floats) -> Iterator[GridCut]:
         """Yield cuts that require the same share of each plant of an island as reserve, by its worst loss of a unit."""
         if not self.units:
             return
@@ -466,7 +463,7 @@ class LazyRows:
                 outages: Contingencies = network.contingencies[built]
                 count = len(outages.lines) + len(outages.units)
                 network.effort["outages"] = max(network.effort["outages"], count)
-                cuts += outages.cuts(own)
+                cuts += chain(outages.overload_cuts(own), outages.island_cuts(own), outages.reserve_cuts(own))
             by_year.append(cuts)
         return self._rows(by_year)
 

@@ -25,9 +25,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Note the sites at which four tiers are sought."""
     found: Asked = []
 
-    def noted(s: SiteMode) -> Ints:
+    def noted(s: SiteMode, tiers: int) -> Ints:
         found.extend([s] * (not s.mode.grouped))
-        return trees.sizes_of_zones(s)
+        return trees.sizes_of_trees(s, tiers)
 
     monkeypatch.setattr(fabric_templates, "ZONES", fabric_templates.ZONES._replace(sizes=noted))
     return found
