@@ -263,11 +263,9 @@ class Templates:
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        every, begun = (
-            {id(s): kind.sizes(s, kind.tiers) for s in sites if len(s.stripes)},
-            slice(kind.first // 2, None, kind.first),
-        )
-        for first in (True, False) if kind.first > 1 else (True,):
+        every = {id(s): kind.sizes(s, kind.tiers) for s in sites if len(s.stripes)}
+        begun = slice(kind.first // 2, None, kind.first)
+        for first in (True, False):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
             for s in sites:
                 sizes = every.get(id(s), s.domain_sizes[:0])

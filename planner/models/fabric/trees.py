@@ -151,13 +151,13 @@ def _allows_two(s: SiteMode) -> bool:
 
 def sizes_of_trees(s: SiteMode, tiers: int) -> Ints:
     """Return the leaf domain sizes of trees: with all domains in a pod (2, or 3 tiers), with some (3), in zones (4)."""
-    domains, allowed = s.domains(s.domain_sizes), not s.mode.grouped
+    domains = s.domains(s.domain_sizes)
+    allowed: Flags = (domains > (tiers == 3)) & s.allows(tiers)
     if tiers == 2:
         leaves = domains * s.mode.rails
         two = (leaves <= s.spine_ports) & (leaves >= s.pins.get("min_leaves", 1)) & _allows_two(s)
-        allowed = allowed & (two | (domains < s.spine_ports) & s.allows(3))
-    else:
-        allowed = allowed & (domains > (tiers == 3)) & s.allows(tiers)
+        allowed = two | (domains < s.spine_ports) & s.allows(3)
+    allowed &= not s.mode.grouped
     return s.domain_sizes[allowed]
 
 
