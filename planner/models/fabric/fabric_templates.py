@@ -60,7 +60,6 @@ PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a
 WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
-Kind = tuple[int, int]  # of leaf domains: racks outside, and splits, where these are axes
 SEND_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over the transport's: the ladder of slowdowns
 DIGITS = 11  # significant ones in which figures are compared
 DESIGN_CHOICES = (
@@ -403,9 +402,9 @@ def alternatives(
     )
     traffic, max_send = worst_traffic(network, request, rack.gpus)
     limits = max_send, t.transport_slowdown * traffic.max_allreduce
-    # Sizes of leaf domains by racks outside and unavoidable splits, as far as these are axes.
+    # Sizes of leaf domains by kind: racks outside and unavoidable splits, as far as these are axes.
     largest = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
-    kinds, found, ended = dict[Kind, list[int]](), dict[Kind, DesignTable](), ""
+    kinds, found, ended = dict[tuple[int, int], list[int]](), dict[tuple[int, int], DesignTable](), ""
     for size in sorted({*range(1, largest + 1), request.racks}):
         outside = max(0, request.racks - size) if "leaf" in counted else 0
         split = unavoidable_splits(request, size)

@@ -183,17 +183,14 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
         units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
         returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
         model.add(problem.segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
-    whole: list[list[cp_model.IntVar]] = [[] for _ in problem.kinds]
+    kinds = list(enumerate(problem.kinds))
+    whole = {(i, k): model.new_int_var(0, kind.count, f"whole[{i},{k}]") for i in units for k, kind in kinds}
     for leaf, segments in units.items():
-        here = []
-        for k, kind in enumerate(problem.kinds):
-            variable = model.new_int_var(0, kind.count, f"whole[{leaf},{k}]")
-            whole[k].append(variable)
-            here.append(kind.size * variable)
-        model.add(sum(here) <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
-    for k, kind in enumerate(problem.kinds):
-        model.add(sum(whole[k]) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    split = sum(kind.count - sum(variables) for kind, variables in zip(problem.kinds, whole, strict=True))
+        taken = sum(kind.size * whole[leaf, k] for k, kind in kinds)
+        model.add(taken <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
+    for k, kind in kinds:
+        model.add(sum(whole[i, k] for i in units) <= kind.count).with_name(f"place_each_group_once[{k}]")
+    split = sum(kind.count for _, kind in kinds) - sum(whole.values())
     model.add(split <= problem.max_split).with_name("split_few_groups")
     need = sum(kind.size * kind.count for kind in problem.kinds)
     model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")

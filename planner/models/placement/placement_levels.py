@@ -315,16 +315,13 @@ class Exchange:
                 # A leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more.
                 here, there = self.by_pod[pod][room], self.by_hole[room, hole]
                 i = min(here & there, default=min(here))
-                if self.hole[i] != hole:
-                    j, other = min(there), self.hole[i]
-                    for k in range(len(self.q.kinds)):
-                        whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
-                    self.by_hole[room, other].remove(i)
-                    self.by_hole[room, other].add(j)
-                    there.remove(j)
-                    self.hole[i], self.hole[j] = hole, other
-                else:
-                    there.remove(i)
+                j, other = (i if i in there else min(there)), self.by_hole[room, self.hole[i]]
+                for k in range(len(self.q.kinds)):
+                    whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
+                self.hole[i], self.hole[j] = self.hole[j], self.hole[i]
+                other.add(j)
+                other.remove(i)
+                there.discard(j)
                 here.remove(i)
                 pieces.append((i, hole))
             return pieces

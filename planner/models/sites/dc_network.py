@@ -445,8 +445,7 @@ class LazyRows:
     def known(self) -> list[LazyRow]:
         """Return the lazy rows of all cuts that this site split has met before, of the rules in force."""
         self.forget()
-        pools = [network.pool.values() for network in self.networks]
-        return self._rows([[cut for cut in pool if cut.rule in self.rules] for pool in pools])
+        return self._rows([[x for x in year.pool.values() if x.rule in self.rules] for year in self.networks])
 
     def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return lazy rows for a point's violations; those of N-1 once few ratings are violated, and not if `quick`."""
