@@ -57,12 +57,9 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
 
 def penalty_musd(block: Any, data: SplitData) -> Any:
     """Return the price in M$ a year of the excess of the soft rules in a site split's model."""
-    total: Any = 0.0
-    for name, soft in sorted(data.grid.rules.soft.items()):
-        excess = block.component(f"{name}_excess")
-        if excess is not None:
-            total += soft.usd_per_year * RULES[name].scale / 1e6 * sum(excess.values())
-    return total
+    soft = data.grid.rules.soft
+    found = {name: excess for name in sorted(soft) if (excess := block.component(f"{name}_excess")) is not None}
+    return sum(soft[name].usd_per_year * RULES[name].scale / 1e6 * sum(x.values()) for name, x in found.items())
 
 
 def build(
