@@ -122,31 +122,30 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
             yield other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """The best batch shares by pool (None: it does not train; empty: none found), their rate and its bound."""
-
-    points: tuple[PoolLayout | None, ...]
-    rate: float
-    bound: float
-    stop: Stop
-    boxes: int
-    searches: int
-
-
 @dataclass(slots=True, kw_only=True)
-class BatchSearch:
-    """The search for batch shares; `tail` is the exposed exchange of pools that train, `min_tail` a bound on it."""
+class Shares:
+    """The best batch shares by pool (None: it does not train; empty: none found), their rate, and their search.
+
+    `tail` is the exposed exchange of pools that train, `min_tail` a bound on it.
+    """
 
     pools: list[PoolSearch]
     batch: int
     tail: Callable[[tuple[PoolLayout | None, ...]], float]
     min_tail: float = 0.0
+    points: tuple[PoolLayout | None, ...] = ()
     rate: float = math.inf
-    best: tuple[PoolLayout | None, ...] = ()
+    bound: float = 0.0
+    stop: Stop = Stop.PROVED
+    boxes: int = 1
     improvements: int = 0
 
-    def bound(self, box: Box) -> float:
+    @property
+    def searches(self) -> int:
+        """Count the searches of layouts of all pools for the best batch shares."""
+        return sum(pool.searches for pool in self.pools)
+
+    def bound_of(self, box: Box) -> float:
         """Bound seconds a sequence in a box of batch shares: the T its smallest need, over its most sequences."""
         # Within T seconds a pool takes at most T / rate sequences, and its largest share; T over their sum grows with
         # T.
@@ -189,7 +188,7 @@ class BatchSearch:
         sequences = sum(point.sequences for point in training)
         rate = (max(point.seconds for point in training) + self.tail(points)) / sequences
         if rate < self.rate:
-            self.rate, self.best = rate, points
+            self.rate, self.points = rate, points
             first_plan_found()
 
     def _fullest(self, limit: float) -> tuple[PoolLayout | None, ...]:
@@ -262,11 +261,11 @@ def balance(
     """
     deadline = Deadline(time_limit)
     pools = [PoolSearch(problem=problem, deadline=deadline) for problem in problems]
-    search = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
+    search = Shares(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
     root: Box = tuple((0, batch) for _ in pools)
-    rate = search.bound(root)
+    rate = search.bound_of(root)
     # A box of single shares is not halved, though its value may be above its bound by the exchange.
-    queue, boxes, single_bound = [(rate, 0, root)], 1, math.inf
+    queue, single_bound = [(rate, 0, root)], math.inf
 
     def bound() -> float:
         return min(queue[0][0] if queue else math.inf, single_bound, search.rate)
@@ -289,21 +288,15 @@ def balance(
             narrow = search.tightened(half)
             if narrow is None:
                 continue
-            own = max(lowest, search.bound(narrow))
+            own = max(lowest, search.bound_of(narrow))
             if all(low == high for low, high in narrow):
                 single_bound = min(single_bound, own)
             elif own < search.rate:
-                heapq.heappush(queue, (own, boxes, narrow))
-            boxes += 1
+                heapq.heappush(queue, (own, search.boxes, narrow))
+            search.boxes += 1
         before = search.rate
         search.improve()
         if search.rate < before:
             progress(search.rate, bound())
-    return Shares(
-        points=search.best,
-        rate=search.rate,
-        bound=bound(),
-        stop=Stop.LIMIT if deadline.passed else Stop.PROVED,
-        boxes=boxes,
-        searches=sum(pool.searches for pool in pools),
-    )
+    search.bound, search.stop = bound(), Stop.LIMIT if deadline.passed else Stop.PROVED
+    return search

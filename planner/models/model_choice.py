@@ -16,6 +16,7 @@ from planner.physics.training import transformer
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
 SCALE = 1000  # distances from a depth law are in whole thousandths of a layer
 MAX_LAYERS = 10**5  # far above any model
+START = 24, 31  # powers of ten of FLOP among which a model to start from is sought
 
 
 def model_of(family: Family, layers: int, units: int) -> Model:
@@ -68,9 +69,6 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
         return None
     *_, layers, units = min(found)
     return model_of(family, layers, units)
-
-
-START = 24, 31  # powers of ten of FLOP among which a model to start from is sought
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ least capital for that. Where all of it can be carried, one solve shows it.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,14 @@ from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, relative_gap
 from planner.solvers.registry import second_proof
 from planner.solvers.signals import Deadline
+
+Term = tuple[str, int, float]  # demand, option, rate on the edge
+Shares = dict[tuple[str, int], float]
+PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
+MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
+WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
+PRIORITY_GAP = 1e-6  # of a priority's traffic: below it a step counts as proven
+ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves room for the next solve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +65,9 @@ class WanData:
     form: Form | None
     demands: dict[str, Demand]
     options: dict[str, tuple[RouteOption, ...]]
-    shortest: dict[str, Route | None]
+    rtt_ms: Callable[[str, str], float]  # on the shortest route between two places; infinite without a route
     priced: bool  # whether the fibre costs anything
     unit: float  # dollars, or wavelengths times km where nothing is priced, of one unit of the model's cost
-
-    def rtt_ms(self, start: str, end: str) -> float:
-        """Return the round trip in ms on the shortest fibre route between two places; infinite without a route."""
-        route = self.shortest.get(f"{start},{end}") or self.shortest.get(f"{end},{start}")
-        return math.inf if route is None else self.fibre.rtt_ms(route)
 
     def requested_gbps(self, key: str) -> float:
         """Return the rate in Gbps of a WAN demand on its shortest route; without any wait where none is fast enough."""
@@ -88,21 +91,19 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     places = {site: (nodes[site].latitude, nodes[site].longitude) for site in request.sites}
     net = wan.fibre_of(links, wan.places_of(links, places))
     graph = wan.graph(net)
-    shortest: dict[str, Route | None] = {}
+    trips: dict[tuple[str, str], float] = {}
 
     def rtt(start: str, end: str) -> float:
-        start, end = min(start, end), max(start, end)
-        if f"{start},{end}" not in shortest:
-            shortest[f"{start},{end}"] = next(iter(wan.routes(net, graph, start, end, 1)), None)
-        return net.rtt_ms(route) if (route := shortest[f"{start},{end}"]) is not None else math.inf
+        ends = min(start, end), max(start, end)
+        if ends not in trips:
+            trips[ends] = min(map(net.rtt_ms, wan.routes(net, graph, *ends, 1)), default=math.inf)
+        return trips[ends]
 
     window = request.exchange.window_seconds
     forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
     form = wan.choose_form(links, forms, window, rtt)
     demands = [*wan.sync_demands(links, form, window, rtt)]
     demands += wan.traffic_demands(links, request.sites, net.node)
-    for demand in demands:
-        rtt(demand.a, demand.b)
     priced = any(any(edge.prices) for edge in net.edges.values())
     return WanData(
         grid=grid,
@@ -113,7 +114,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         form=form,
         demands={demand.key: demand for demand in demands},
         options={demand.key: tuple(_options(links, grid, net, graph, demand)) for demand in demands},
-        shortest=shortest,
+        rtt_ms=rtt,
         priced=priced,
         unit=1e6 if priced else 1e3,
     )
@@ -134,9 +135,6 @@ def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Dema
         rates = [demand.gbps(trip) for trip in trips]
         if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
             yield RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1])
-
-
-Term = tuple[str, int, float]  # demand, option, rate on the edge
 
 
 def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
@@ -225,12 +223,6 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
     return second_proof(
         plan.certificate.bound, lambda: model, lambda: model, unit=data.unit, seconds=seconds, seed=seed
     )
-
-
-PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
-MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
-WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
-Shares = dict[tuple[str, int], float]
 
 
 def with_plan(
@@ -342,10 +334,6 @@ def _demand(data: WanData, key: str, shares: Shares, full: list[str]) -> WanDema
         saturated_edges=tuple(sorted(used.intersection(full))) if share < 1 else (),
         routes=routes,
     )
-
-
-PRIORITY_GAP = 1e-6  # of a priority's traffic: below it a step counts as proven
-ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves room for the next solve
 
 
 def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[WanPlan]:

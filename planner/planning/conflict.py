@@ -54,11 +54,11 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     conflicting = remembered(proven, list(rules))
     try:
         if instance.grid is not None:
-            from planner.models.sites import site_conflicts
+            from planner.models.sites import split_model
 
             unjoined = _unjoined(instance, options.seed, deadline)
             request = SitesRequest(fabric_usd_per_rack=min_fabric_usd(instance.network), refused=unjoined)
-            found = site_conflicts.conflict(instance, request, replace(options, time_limit=deadline.limit))
+            found = split_model.conflict(instance, request, replace(options, time_limit=deadline.limit))
             if found is not None:
                 return found
         unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are

@@ -117,7 +117,7 @@ def _parts(
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
     """Return the MW that each candidate site could carry alone of the explained plan's load or the pinned racks."""
-    from planner.models.sites import site_conflicts as sites
+    from planner.models.sites import split_model as sites
 
     late, grid = dict[str, float](), instance.grid  # months after which sites are ready that miss the start
     racks, opened = instance.pins.get("sites.racks"), set[str]()
@@ -508,7 +508,7 @@ def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Ex
     left, budget = Deadline(options.time_limit), instance.limits.budget_usd
     try:
         if why.decision == "sites" and instance.grid is not None:
-            from planner.models.sites import site_conflicts as sites
+            from planner.models.sites import split_model as sites
 
             # How far each rule of the sites must give for a plan; of money, what a plan costs.
             moved = sites.relaxations(instance, [rule for rule in why.rules if rule != "budget"], options)

@@ -17,7 +17,7 @@ from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options, resolved_switches
 from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.fabric_templates import Lengths, Template, Templates
-from planner.models.fabric.link_prices import switch_modes
+from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.models.joint.search.goal import Stopped
 from planner.physics import ticking

@@ -17,7 +17,8 @@ from planner.checks.strategy_space_check import max_racks
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models import Options, rack_order
+from planner.models import Options
+from planner.models.fabric import site_traffic
 from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
 from planner.models.joint.solve_joint import strategy_of
 from planner.models.joint.stage_split import ROUNDING, fastest_split
@@ -239,7 +240,7 @@ def _fabrics_and_placement(
     for site, template in sorted(choice.templates.items()):
         own, blocks = template.design, choice.blocks_by_site[site]
         # The racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.
-        order = rack_order.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
+        order = site_traffic.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
         crossing = transport.locality(order, own.block_racks, wrap=choice.column.v > 1)
         if network.wan_gateway and section is not None:
             rates["wan_gbps"] = transport.wan_gbps(wide, section.links, design, site)
@@ -256,7 +257,7 @@ def _fabrics_and_placement(
         )
         free = transport.domain_racks(own.racks, own.domain_racks)
         min_split += transport.lower_bound_split(free, block.rack_stages, len(order[0]))
-        sites[site] = SitePlacement(assignment=rack_order.assignment(order, own))
+        sites[site] = SitePlacement(assignment=site_traffic.assignment(order, own))
         crossings.append(crossing)
     groups, split = block.rack_stages * len(sites), sum(crossing.groups_split for crossing in crossings)
     return fabrics, {

@@ -8,7 +8,7 @@ from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
-from planner.models.fabric.fabric_templates import Template
+from planner.models.fabric.fabric_templates import Template, alternatives
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
 from planner.physics.network.transport import Locality
@@ -146,7 +146,6 @@ def frontier(
     ValueError: the plan has no layout or no fabric.
     """
     from planner.checks.fabric import frontier as rules
-    from planner.models.fabric.fabric_frontier import alternatives
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")

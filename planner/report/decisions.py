@@ -12,7 +12,7 @@ from planner.instance.network import Network, Switch
 from planner.instance.workload import CORE_ATTENTION, Software
 from planner.physics.network.fabric_designs import by_reach, half_rate_tbps, lane_gbps, media_of, port_splits
 from planner.physics.plan_physics import CLUSTER
-from planner.physics.spares import counted as counted_stops
+from planner.physics.recovery import counted as counted_stops
 from planner.physics.training import step_prediction
 from planner.plan import plan_sections
 from planner.plan.certificate import Certificate

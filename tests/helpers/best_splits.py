@@ -8,7 +8,7 @@ import pyomo.core as pyo
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.joint.shapes.chosen_sites import sites_plan
-from planner.models.sites.lazy_rows import security_space
+from planner.models.sites.dc_network import security_space
 from planner.models.sites.split_data import SplitData, capital_musd, energy_musd, gather, rack_musd, scenario_musd
 from planner.models.sites.split_model import build, penalty_musd
 from planner.physics.site import cost

@@ -10,11 +10,10 @@ import numpy as np
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.models import FabricRequest, rack_order
+from planner.models import FabricRequest
 from planner.models.fabric.design_table import DesignTable
-from planner.models.fabric.fabric_frontier import worst_traffic
-from planner.models.fabric.fabric_templates import Template, Templates
-from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.fabric_templates import Template, Templates, worst_traffic
+from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.transport import (
@@ -44,7 +43,7 @@ def crossings(
 
     The thousands of designs of a small site have few counts among them.
     """
-    order = rack_order.rank_order(groups, blocks, stripes, unit_racks)
+    order = rank_order(groups, blocks, stripes, unit_racks)
     return locality(order, [domain_racks * count for count in (1, pod, zone) if count], wrap=wrap)
 
 

@@ -145,6 +145,6 @@ class Known:
 def test_a_pool_without_a_bound_yet_may_take_its_largest_share():
     """A search cut short bounds a pool by 0 seconds a sequence: the other's 3 sequences of 2 s take 6 s, over all 8."""
     pools = [Known(0.0), Known(2.0)]
-    search = batch_shares.BatchSearch(pools=pools, batch=8, tail=lambda _: 0.0)
-    assert search.bound(((0, 5), (3, 3))) == pytest.approx(6 / 8)
-    assert search.bound(((0, 5), (0, 3))) == 0.0
+    search = batch_shares.Shares(pools=pools, batch=8, tail=lambda _: 0.0)
+    assert search.bound_of(((0, 5), (3, 3))) == pytest.approx(6 / 8)
+    assert search.bound_of(((0, 5), (0, 3))) == 0.0

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-KEY = (
-    "mode", "domain", "leaf_up", "leaf_bundle", "rails", "width", "spine_up", "spine_bundle",
-    "core_boxes", "zone_rails", "zone_width", "core_up", "core_bundle", "group_links", "spine_model", "core_model",
-    "super_spine_boxes", "stripes",
+COUNTS = (  # of a design, under its names
+    "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle", "core_boxes",
+    "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "super_spine_boxes", "group_links",
 )  # fmt: skip
+KEY = ("mode", "domain", *COUNTS, "spine_model", "core_model", "stripes")
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 AT_A_TIME = 256  # rows compared with one another
 AT = {name: i for i, name in enumerate(KEY)}

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
-from planner.models.fabric.link_prices import LinkPrices, Prices, times
-from planner.models.fabric.site_mode import BELOW, SiteMode, members
+from planner.models.fabric.site_mode import BELOW, Prices, SiteMode, members, times
 from planner.models.fabric.site_traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, pod_sizes
 from planner.physics.network.dragonfly import assured_links, exchanged_links
@@ -44,7 +43,7 @@ class Ways(ArrayTable):
     links: Ints
 
 
-def sizes_of_groups(s: SiteMode) -> Ints:
+def sizes_of_groups(s: SiteMode, _: int) -> Ints:
     """Return the leaf domain sizes of dragonflies: none where they are not asked for, or pins name other tiers."""
     leaf_pins = "leaf_up_ports", "leaf_bundle", "rails_per_pod", "leaf_domains_per_pod"
     allowed = s.allows(2, "spine_up_ports") if s.mode.has_spines else s.allows(1, *leaf_pins)
@@ -87,8 +86,8 @@ def _shapes(s: SiteMode, domains: Ints) -> tuple[Ints, Prices]:
     spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports) * s.mode.has_spines
     every = np.broadcast_arrays(domain, rails, width, inner, spines, links)
     domain, rails, width, *counts = (x[several] for x in every)
-    p = s.prices.bound
-    return shapes[several], _bill(s, p, domain, rails, width, p.adjacent_links(s.wan_ports), counts)
+    wan = s.prices.adjacent_links(s.wan_ports)
+    return shapes[several], _bill(s, domain, rails, width, wan, counts)
 
 
 def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
@@ -97,10 +96,10 @@ def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
     return np.where(groups > 1, np.maximum(1, -(-share // np.maximum(1, groups - 1))), 0)
 
 
-def _bill(s: SiteMode, p: LinkPrices, domain: Any, rails: Any, width: Any, wan: Any, counts: Sequence[Any]) -> Prices:
+def _bill(s: SiteMode, domain: Any, rails: Any, width: Any, wan: Any, counts: Sequence[Any]) -> Prices:
     """Price dragonflies, links to a WAN gateway included, which cost `wan`: USD and MW."""
     # `counts`: uplinks of a leaf, or links between two routers of a group; spines; links between two groups.
-    m, domains, (inner, spines, links) = s.mode, s.domains(domain), counts
+    m, p, domains, (inner, spines, links) = s.mode, s.prices, s.domains(domain), counts
     if m.has_spines:
         ends, local = p.endpoints(domain), p.uplink(domain, 1, domain * width)
     else:
@@ -136,8 +135,9 @@ def _router_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
 
 def _spine_ways(s: SiteMode, x: Groups) -> tuple[Ways, Ints]:
     """Return a dragonfly+'s leaf uplinks and bundles with the fewest links between groups, and the most of these."""
-    _, count, bundle = divisors(s.ports)
-    up, others = np.repeat(np.arange(s.ports), count), x.number - 1
+    up, others = np.arange(1, s.ports), x.number - 1
+    row, bundle = divisors(up, s.ports)
+    up = up[row]
     down, spines = bundle * x.rails * x.width, up // bundle
     keep = (up >= s.leaf_share(x.domain)) & (up <= s.uplinks(x.domain)) & (down < s.spine_ports)
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
@@ -161,7 +161,7 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
     # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
     count = np.clip(last - fewest.links + 1, 0, 1 if s.traffic.nothing else None)
     wan, chunk = s.prices.group_wan(domain * width, rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
-    own: dict[str, Any] = {"domain": domain, "rails": rails, "width": width, "spine_model": s.spine}
+    own: dict[str, Any] = {"domain": domain, "rails_per_pod": rails, "domains_per_pod": width, "spine_model": s.spine}
     sizes = np.array([domain, domain * width])
     for some in np.unique(chunk).tolist():
         s.tick()
@@ -169,7 +169,7 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
         w = fewest.part(row)
         w = replace(w, links=w.links + more)
         counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
-        prices = _bill(s, s.prices, domain, rails, width, wan, counts)
+        prices = _bill(s, domain, rails, width, wan, counts)
         keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
         if not len(keep):
             continue

@@ -1,12 +1,18 @@
-"""The fabric templates of one site: what each costs and draws, and how it slows a column's traffic.
+"""The fabric templates of one site: what each costs and draws, and how it slows a column's traffic; their frontier.
 
 A template is a switch in a family, d racks to a leaf domain, the ports, bundles and shapes of every tier above, and the
 stripes of the order of racks. What it costs is `bill` of its design; the tables add up the same switches and links for
 all of them at once.
+
+The frontier has the fabrics of which none is better in every axis, for traffic at its worst placement: every send
+leaves, and as many groups as can cross. The tables are undominated in price, power and the slowdown of sends. Leaf
+sizes and unavoidable splits follow from the racks of a leaf domain, so there is a table for each kind of leaf domains
+that are equal in the axes asked for, the best kind first: the templates of kinds at least as good are rivals, which a
+template must beat.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -16,27 +22,36 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.errors import InputError
+from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models import resolved_switches
-from planner.models.fabric import dragonflies, four_tiers, trees
+from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
+from planner.models.fabric import dragonflies, trees
 from planner.models.fabric.design_table import (
     AT,
+    COUNTS,
     NO_OPTIONS,
     DesignTable,
     DominanceTest,
     Floats,
     Ints,
     Limits,
+    pareto_front,
     undominated,
 )
-from planner.models.fabric.link_prices import LinkPrices, Mode, switch_modes
-from planner.models.fabric.site_mode import Pins, SiteMode, Trees
-from planner.models.fabric.site_traffic import LeafLoads, Loads, SiteTraffic
+from planner.models.fabric.site_mode import TOLERANCE, LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
+from planner.models.fabric.site_traffic import EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import RackPorts, bill, design_for, same_ports, switch_usd
-from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
-from planner.solvers.signals import Deadline
+from planner.physics.network.transport import (
+    allreduce_slowdown,
+    exchange_bound,
+    free_uplinks,
+    pipeline_send_slowdown,
+    wan_ports,
+)
+from planner.simulation.flow_times import transport_slowdown_of
+from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
 
 Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]  # prices by racks, kind of link and sizes that it joins
@@ -44,26 +59,28 @@ PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a
 WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
-COUNTS = (  # of a key, under the names of a design
-    "leaf_up", "leaf_bundle", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes",
-    "group_links",
+SEND_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over the transport's: the ladder of slowdowns
+DIGITS = 11  # significant ones in which figures are compared
+DESIGN_CHOICES = (
+    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
+    "spine_up", "spine_bundle", "core_boxes",
 )  # fmt: skip
-TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
+ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "super_spine_boxes")
 
 
 class Builder(NamedTuple):
     """An enumerator of the templates of one kind of fabric (trees, dragonflies, four tiers), by leaf domain size."""
 
     build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
-    sizes: Callable[[SiteMode], Ints]  # of leaf domains over which pins and ports allow it
+    sizes: Callable[[SiteMode, int], Ints]  # of leaf domains over which pins and ports allow it, by tiers
     tiers: int  # the fewest, for the bound on prices
     first: int = 1  # every so many-th size is built first: these rule out most of the others
 
 
-ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_all_domains, 2, first=16)
-SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_some_domains, 3)
+ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_trees, 2, first=16)
+SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_trees, 3)
 GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
-ZONES = Builder(four_tiers.with_zones, four_tiers.sizes_of_zones, 4)
+ZONES = Builder(trees.with_zones, trees.sizes_of_trees, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +133,7 @@ class Templates:
         if site is not None:
             found |= {name.removeprefix(f"{site}."): own for name, own in every.items() if name.startswith(f"{site}.")}
         names = [x.name for x in resolved_switches(self.network.switches)]
-        for pin in TIER_SWITCHES:
+        for pin in ("switch", "spine_switch", "core_switch"):
             if found.get(pin, names[0]) not in names:
                 raise InputError(f"pins: {pin} {found[pin]!r} is none of network.switches ({', '.join(names)})")
         if "placement.stripes" in self.instance.pins:
@@ -140,9 +157,9 @@ class Templates:
         pins = self.pins(site)
         if not any(_allowed(mode, pins) and self._pairs(mode, pins) for mode in modes):
             named = ", ".join(f"{name} = {pins[name]!r}" for name in SWITCH_PINS if name in pins)
-            boxes = ((x.switch, x) for x in modes)
             known = "; ".join(
-                f"{s.name} with {s.ports} ports in {counted(x.planes, 'plane')} as {x.family}" for s, x in boxes
+                f"{x.switch.name} with {x.switch.ports} ports in {counted(x.planes, 'plane')} as {x.family}"
+                for x in modes
             )
             raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
 
@@ -219,7 +236,7 @@ class Templates:
             if barred or not _allowed(mode, pins) or traffic.lanes not in (0, mode.lanes):
                 continue
             one = SiteMode(
-                network=self.network, mode=mode, index=i, pins=pins, traffic=traffic, blocks=blocks,
+                index=i, pins=pins, traffic=traffic, blocks=blocks,
                 loads=self.loads_of[order], transport_slowdown=self.transport_slowdown,
                 power_counts=self.power_counts, whole=self.whole, max_usd=limits[0], max_slowdowns=limits[1],
                 prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
@@ -244,8 +261,9 @@ class Templates:
     def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        every, begun = {id(s): kind.sizes(s) for s in sites if len(s.stripes)}, slice(kind.first // 2, None, kind.first)
-        for first in (True, False) if kind.first > 1 else (True,):
+        every = {id(s): kind.sizes(s, kind.tiers) for s in sites if len(s.stripes)}
+        begun = slice(kind.first // 2, None, kind.first)
+        for first in (True, False):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
             for s in sites:
                 sizes = every.get(id(s), s.domain_sizes[:0])
@@ -290,8 +308,6 @@ class Templates:
         own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
         own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
-        own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"]}
-        own |= {"rails_per_zone": k["zone_rails"], "domains_per_zone": k["zone_width"]}
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
         design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
         found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)
@@ -311,3 +327,158 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
     own |= {"family": mode.family}
     grouped = mode.grouped or "group_links" not in pins
     return grouped and all(pins.get(name, value) == value for name, value in own.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstTraffic(SiteTraffic):
+    """The traffic of a request for a fabric frontier, at its worst placement; racks count as blocks."""
+
+    request: FabricRequest
+    max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
+        r = self.request
+        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce
+
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
+        """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
+        del first_only  # each run has as much
+        # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
+        # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
+        found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
+        groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
+        found[..., FLOWS] = sizes * inside
+        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * shares
+        tokens = exchange_bound(groups, sizes, r.exchange_racks)
+        found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
+        return found
+
+
+def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
+    """Return the worst traffic of a fabric request on racks of `gpus` GPUs, and its largest send slowdown (or inf)."""
+    own, r = transport_slowdown_of(network), request
+
+    def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
+        return max(window_seconds / ideal_seconds, own) * (1 + TOLERANCE) if ideal_seconds > 0 else float("inf")
+
+    send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
+    most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
+    traffic = WorstTraffic(
+        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, wan_gbps=r.wan_gbps,
+        exchange_gbps=r.exchange_gbps, request=r, max_allreduce=most,
+    )  # fmt: skip
+    return traffic, send
+
+
+def alternatives(
+    instance: Instance,
+    request: FabricRequest,
+    options: Options,
+    *,
+    site: str | None = None,
+    axes: Iterable[str] = ("cost", "time", "splits"),
+    every: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Alternative]:
+    """Return a frontier of fabrics, none matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
+
+    `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
+    those not reached are missing, which is reported.
+    """
+    network, rack = instance.network, instance.hardware.rack
+    if network is None or not isinstance(rack, Rack):
+        raise ValueError("a fabric needs a network and a rack; load the instance through planner.load")
+    counted = ("cost", *(a for a in FABRIC_AXES if a in set(axes) - {"cost"}))
+    pins = {path: value for path, value in instance.pins.items() if path.startswith("fabric.")}  # no order of racks
+    t = Templates(
+        instance=instance.replaced(pins=pins),
+        transport_slowdown=transport_slowdown_of(network),
+        power_counts="power" in counted,
+        whole=True,
+        deadline=Deadline(options.time_limit),
+    )
+    traffic, max_send = worst_traffic(network, request, rack.gpus)
+    limits = max_send, t.transport_slowdown * traffic.max_allreduce
+    # Sizes of leaf domains by kind: racks outside and unavoidable splits, as far as these are axes.
+    largest = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
+    kinds, found, ended = dict[tuple[int, int], list[int]](), dict[tuple[int, int], DesignTable](), ""
+    for size in sorted({*range(1, largest + 1), request.racks}):
+        outside = max(0, request.racks - size) if "leaf" in counted else 0
+        split = unavoidable_splits(request, size)
+        kinds.setdefault((outside, split if "splits" in counted else 0), []).append(size)
+    try:
+        for kind, sizes in sorted(kinds.items()):
+            better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
+            rivals = undominated(better, power_counts=t.power_counts)
+            of_kind = replace(t, leaf_sizes=frozenset(sizes), rivals=rivals, options_of={})
+            x = of_kind.options(traffic, request.racks, site=site, max_slowdowns=limits)
+            found[kind] = x.part(np.isin(x.key[:, AT["domain"]], sizes))
+    except OutOfTimeError:
+        ended = "time ended at {} proven designs; the frontier may have more"
+    # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
+    x = DesignTable.joined([NO_OPTIONS, *found.values()])
+    domain = x.key[:, AT["domain"]]
+    splits = [unavoidable_splits(request, n) for n in domain.tolist()]
+    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "splits": splits}
+    by_axis["leaf"] = np.maximum(0, request.racks - domain)
+    kept = pareto_front(_rounded(np.array([by_axis[a] for a in counted], dtype=np.float64).T)).tolist()
+    designs = [_alternative(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in kept]
+    designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
+    if not every and "time" in counted:
+        designs = _ladder(designs, counted, t.transport_slowdown)
+    if ended:
+        report(ended.format(len(designs)))
+    return designs
+
+
+def unavoidable_splits(r: FabricRequest, domain: int) -> int:
+    """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
+    full, last = divmod(r.racks, domain)
+    return max(0, r.groups - full * (domain // r.group_racks) - last // r.group_racks)
+
+
+def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
+    names = [FABRIC_AXES[a] for a in axes]
+    return np.array([[x.merits[name] for name in names] for x in designs]).reshape(len(designs), len(names))
+
+
+def _rounded(figures: Floats) -> Floats:
+    """Round a frontier's figures, so that prices are equal that differ only by the order in which they were summed."""
+    return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
+
+
+def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:
+    """Return the designs of a frontier that are the best below some step of the ladder of send slowdowns."""
+    # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
+    # all trade-offs are kept.
+    scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))
+    others = _rounded(_figures(designs, [a for a in axes if a in ("leaf", "splits")]))
+    send, kept = _figures(designs, ["time"])[:, 0], set[int]()
+    for cap in (*SEND_CAPS, np.inf):
+        within = np.flatnonzero(send <= transport_slowdown * cap * (1 + TOLERANCE))
+        for i in within.tolist():
+            as_good = within[(others[within] <= others[i]).all(axis=1) & (scarce[within] <= scarce[i]).all(axis=1)]
+            if (scarce[as_good] == scarce[i]).all():
+                kept.add(i)
+    return [designs[i] for i in sorted(kept)]
+
+
+def _alternative(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> Alternative:
+    d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
+    figures: dict[str, float] = {
+        "cost_usd": x.usd,
+        "pipeline_send_slowdown": x.send,
+        "power_mw": x.mw,
+        "racks_outside_leaf": max(0, d.racks - d.domain_racks),
+        "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
+    }
+    merits = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
+    choices: dict[str, object] = {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
+    others = zip(("spine_switch", "core_switch"), x.above[: d.tiers - 1], strict=False)
+    choices |= {pin: name for pin, name in others if name != x.switch}
+    choices |= {"rails_per_leaf": d.rail_gpus} if x.family == "rail" else {}
+    choices |= {"family": x.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
+    choices |= {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}
+    return Alternative(merits=merits, choices=figures | choices)

@@ -1,16 +1,19 @@
 """A site mode: one switch in one fabric family at one site, with the models above its leaves, as all builders read it.
 
-The designs of trees are one record, `Trees`, with one bill and one count of slowdowns for two, three and four tiers.
+First the prices of its links: flat, by length, or as bounds. The designs of trees are one record, `Trees`, with one
+bill and one count of slowdowns for two, three and four tiers.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from planner.instance.network import Network, Spares
+from planner.instance.network import FabricFamily, Network, Spares, Switch
 from planner.models import resolved_switches
 from planner.models.fabric.design_table import (
     KEY,
@@ -22,9 +25,23 @@ from planner.models.fabric.design_table import (
     Floats,
     Ints,
 )
-from planner.models.fabric.link_prices import LinkPrices, Mode, Prices, times
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
-from planner.physics.network.fabric_designs import spare_ports, switch_usd
+from planner.physics.network.clos_fabric import Metres, Places
+from planner.physics.network.dragonfly import group_wan_links
+from planner.physics.network.fabric_designs import (
+    FAMILIES,
+    MediaTable,
+    by_reach,
+    endpoint_factor,
+    flat_usd,
+    lane_gbps,
+    lanes_of,
+    media_table,
+    port_splits,
+    rails_together,
+    spare_ports,
+    switch_usd,
+)
 from planner.physics.network.transport import wan_ports
 
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
@@ -36,6 +53,161 @@ TIERS_OF_PIN = dict.fromkeys(("leaf_up_ports", "leaf_bundle", "spine_down_ports"
 TIERS_OF_PIN |= dict.fromkeys(("rails_per_pod", "leaf_domains_per_pod"), 2) | {"core_up_ports": 4}
 TIERS_OF_PIN |= dict.fromkeys(("spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"), 3)
 NOTHING_FOUND = DominanceTest(NO_OPTIONS, power_counts=False)
+Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A switch in one fabric family, with one price of links: how a rack's GPUs meet its ports, in which networks."""
+
+    switch: Switch
+    family: FabricFamily
+    rails: int
+    rail_gpus: int
+    apart: int
+    lanes: int
+    nic_gbps: float  # of a GPU's link to its leaf
+    split: int = 1
+    grouped: bool = False  # pods are groups joined directly, as of a dragonfly
+    has_spines: bool = True  # above the leaves, as all have but the routers of a dragonfly
+
+    @property
+    def link_nics(self) -> float:
+        """Return how many NICs, or lanes of them, at full rate a link between switches of this mode carries."""
+        return self.switch.port_gbps / self.nic_gbps
+
+    @property
+    def networks(self) -> int:
+        """Count the networks side by side of this mode, over which link prices are summed."""
+        return self.apart * self.lanes
+
+    @property
+    def planes(self) -> int:
+        """Count the planes of switch chips of this mode over all lanes of a NIC."""
+        return self.switch.planes * self.lanes
+
+
+def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
+    """Yield the modes to price links of: switches in families, for racks of `gpus` GPUs, NICs on the fewest lanes."""
+    # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
+    for s in resolved_switches(network.switches):
+        lanes = lanes_of(s, nic_bytes_per_second)
+        rate = lane_gbps(nic_bytes_per_second, lanes)
+        if lanes > network.max_lanes:
+            continue
+        splits = port_splits(s, rate)
+        for family in dict.fromkeys(network.families):
+            rack, kind = FAMILIES[family].rack_ports(gpus), FAMILIES[family].design
+            above = kind.grouped, len(kind.tier_names) > 1
+            for n, split in product(rails_together(network, gpus) if family == "rail" else (1,), splits):
+                yield Mode(s, family, *rack.shared(n), lanes, rate, split, *above)
+
+
+def times(count: Any, price: Prices) -> Prices:
+    """Multiply link prices by counts; no links cost nothing, even where no medium reaches and the price is infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.equal(count, 0), 0.0, count * price)
+
+
+@dataclass(kw_only=True)
+class LinkPrices:
+    """Prices in USD and power in MW of the links of one mode at a site of `racks` racks, summed over all networks.
+
+    Sizes of domains, pods and zones are numbers or arrays, with a column of prices each. `known` caches the price of
+    one link over each set of lengths, which all modes of a site share.
+    """
+
+    network: Network
+    mode: Mode
+    racks: int
+    known: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
+
+    @cached_property
+    def places(self) -> Places | None:
+        """Return the places of racks on the floor, where links are priced by length; else None."""
+        floor = self.network.floor
+        return Places(floor, self.racks) if floor is not None and by_reach(self.network) else None
+
+    @cached_property
+    def media(self) -> MediaTable:
+        """Return the table of cable media by which links are priced."""
+        return media_table(self.network)
+
+    @cached_property
+    def flat_link(self) -> Prices:
+        """Price one link between two switches, the shortest where links have a length: USD and MW."""
+        n, s = self.network, self.mode.switch
+        if self.places is not None:
+            return s.link_factor * self._priced(self.places.adjacent_metres()) * [[1.0], [0.0]]
+        watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
+        return np.array([[flat_usd(n, s)[1]], [watts / 1e6]])
+
+    def endpoints(self, domain: Any) -> Prices:
+        """Price all links between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
+        m, n, places = self.mode, self.network, self.places
+        ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
+        if places is None:
+            watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
+            return self.racks * ends * np.array([[flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
+        each = self._by_length("endpoints", lambda racks: [places.to_middle(1, racks, spread=False)], domain)
+        return times(ends * factor, each)
+
+    def uplink(self, racks: Any, rails: Any, above: Any = 0) -> Prices:
+        """Price one link up from every leaf, pod or zone of some racks and rails, to amid `above` racks (0: all)."""
+        m, places = self.mode, self.places
+        across = -(-m.rails // rails)
+        if places is None:
+            return times(m.networks * across * -(-self.racks // racks), self.flat_link)
+        each = self._by_length("up", lambda run, over: [places.to_middle(run, over or places.racks)], racks, above)
+        return times(m.networks * across * m.switch.link_factor, each)
+
+    def adjacent_links(self, links: Any) -> Prices:
+        """Price `links` links in each network between switches that are placed next to each other."""
+        m, places = self.mode, self.places
+        if places is None:
+            return times(links * m.networks, self.flat_link)
+        one = self._by_length("adjacent", lambda _: [places.adjacent_metres()], 0)
+        return times(links * m.networks * m.switch.link_factor, one)
+
+    def between(self, pod: Any, rails: Any) -> Prices:
+        """Price one link between every two groups of a dragonfly, each of `pod` racks and `rails` rails."""
+        m, places = self.mode, self.places
+        across, along = -(-m.rails // rails), -(-self.racks // pod)
+        if places is None:
+            return times(m.networks * (across * along * (across * along - 1) // 2), self.flat_link)
+        apart = self._by_length("between", places.group_metres, pod)
+        together = self.adjacent_links(along * (across * (across - 1) // 2))
+        return times(m.networks * m.switch.link_factor, times(across**2, apart)) + together
+
+    def group_wan(self, pod: int, rails: int, ports: int) -> Prices:
+        """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
+        m, places = self.mode, self.places
+        if not ports or places is None:
+            return self.adjacent_links(ports)
+        lengths = places.to_middle(pod, places.racks)
+        across, each = -(-m.rails // rails), self._priced(lengths)
+        total = times(group_wan_links(ports, each.shape[1] * across, across), each).sum(axis=1, keepdims=True)
+        return times(m.networks * m.switch.link_factor, total)
+
+    def _by_length(self, name: str, metres: Callable[..., Iterable[Metres]], *sizes: Any) -> Prices:
+        """Sum the prices of links of the lengths that each combination of sizes has; each is computed once."""
+        columns = np.stack([x.ravel() for x in np.broadcast_arrays(*sizes)]).astype(np.int64)
+        keys = np.array([1, 1 << 31])[: len(columns)] @ columns
+        each, first, at = np.unique(keys, return_index=True, return_inverse=True)
+        known, each = self.known.setdefault(name, {}), each.tolist()
+        for key, place in zip(each, first.tolist(), strict=True):
+            if key not in known:
+                total = np.zeros(2)
+                for x in metres(*columns[:, place].tolist()):
+                    total = total + self._priced(x).sum(axis=1)
+                    if total[0] == math.inf:  # no medium reaches, whatever the others cost
+                        break
+                known[key] = float(total[0]), float(total[1])
+        return np.array([known[key] for key in each]).reshape(-1, 2)[at].T
+
+    def _priced(self, metres: Metres) -> Prices:
+        usd, watts = self.media.usd_watts(metres)
+        return np.stack([usd + watts * self.network.power_usd_per_watt, watts / 1e6])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +250,7 @@ class Trees(ArrayTable):
 class SiteMode:
     """One mode at one site, with one pair of models above the leaves: the inputs from which its templates are built."""
 
-    network: Network
-    mode: Mode
+    prices: LinkPrices  # of links of a mode
     index: int  # of the mode
     pins: Pins
     traffic: SiteTraffic
@@ -90,7 +261,6 @@ class SiteMode:
     whole: bool
     max_usd: float
     max_slowdowns: tuple[float, float]
-    prices: LinkPrices
     tick: Callable[[], None]  # raises where the time is over
     tops: dict[Any, tuple[Trees, Prices]] = field(default_factory=dict)  # over all leaf domains, which sites share
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
@@ -100,6 +270,7 @@ class SiteMode:
     front: DominanceTest = NOTHING_FOUND
 
     def __post_init__(self) -> None:
+        self.network, self.mode = self.prices.network, self.prices.mode
         m, every = self.mode, resolved_switches(self.network.switches)
         self.racks = self.prices.racks  # of the site that are cabled
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
@@ -251,7 +422,7 @@ class SiteMode:
         spines = np.maximum(-(-ends // self.spine_ports), (ends + of_pods) / self.spine_ports)
         cores = np.maximum(switches, (of_pods + 2 * of_zones) / self.core_ports)
         boxes = spines * self.spine_box + cores * self.core_box
-        links = (ends + of_pods + of_zones) * p.bound.flat_link
+        links = (ends + of_pods + of_zones) * p.flat_link
         return np.asarray(BELOW * (self.fixed(domain) + m.networks * (boxes + links)))
 
     def worthwhile_uplinks(self, domains: Ints, leaves: LeafLoads, tiers: int = 2) -> tuple[Ints, Ints]:
@@ -279,11 +450,9 @@ class SiteMode:
         key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
         for i, name in enumerate(KEY):
             key[:, i] = columns.get(name, 0)
-        phi = self.transport_slowdown
-        send, allreduce = (phi * np.broadcast_to(x, usd.shape) for x in (send, allreduce))
-        x = DesignTable(send, allreduce, usd, mw, key)
-        fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
-        return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
+        fits = self.within(send, allreduce) & (usd <= self.max_usd)
+        send, allreduce = (self.transport_slowdown * np.broadcast_to(x, usd.shape) for x in (send, allreduce))
+        return DesignTable(send, allreduce, usd, mw, key).part(fits & np.isfinite([usd, send, allreduce]).all(axis=0))
 
     def tree_table(self, x: Trees, crossing: tuple[Floats, Floats, Flags], prices: Prices, stripes: Any) -> DesignTable:
         """Return the design table of a site mode's trees that may beat the templates so far, given what crosses."""
@@ -293,8 +462,10 @@ class SiteMode:
         kept = np.flatnonzero(fits & self.worthwhile(send, allreduce, *(BELOW * prices)))
         x, send, allreduce, prices = x.part(kept), send[kept], allreduce[kept], prices[:, kept]
         stripes = np.broadcast_to(stripes, fits.shape)[kept]
-        columns: dict[str, Any] = {name: getattr(x, name) for name in KEY if name in Trees.__slots__}
-        columns |= {"leaf_up": x.up, "leaf_bundle": x.bundle, "spine_model": self.spine, "stripes": stripes}
+        columns: dict[str, Any] = {"domain": x.domain, "leaf_up": x.up, "leaf_bundle": x.bundle, "stripes": stripes}
+        columns |= {"rails_per_pod": x.rails, "domains_per_pod": x.width, "spine_model": self.spine}
+        columns |= {"rails_per_zone": x.zone_rails, "domains_per_zone": x.zone_width}
+        columns |= {"spine_up": x.spine_up, "spine_bundle": x.spine_bundle, "core_up": x.core_up}
         columns["core_model"] = self.core * (x.spine_up > 0)
         if x.spine_up.any():
             split = "spine_bundle" not in self.pins

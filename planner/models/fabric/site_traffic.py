@@ -1,17 +1,124 @@
-"""The loads of a column's traffic on the fabric of a site, counted on the order of racks in stripes."""
+"""The order of a site's racks in stripes, and the traffic of a column that crosses leaf domains, pods and zones on it.
+
+What crosses is counted, not estimated. A unit is the racks of one rack stage of one block, side by side, which no run
+of racks parts.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.models import rack_order
+from planner.cluster import fold, width
 from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
+from planner.physics.network.clos_fabric import Design
 from planner.physics.recovery import min_spares
+from planner.plan.plan_sections import Assignment
 
-AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked at
+Counts = NDArray[np.int32]
+MOST_EDGES = 1 << 15  # of runs under all numbers of stripes, counted at a time
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
+
+
+@lru_cache(maxsize=4096)
+def units(stages: int, blocks: int, stripes: int) -> Ints:
+    """Return the place of every unit (a block's rack stage) in the order of a site's racks; shape (stages, blocks)."""
+    # A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
+    # pipelines side by side; as many as stages: whole all-reduce groups. The larger stripes come first.
+    found, first = np.empty((stages, blocks), dtype=np.int64), 0
+    for k in range(stripes):
+        size = stages // stripes + (k < stages % stripes)
+        inside = np.arange(size)[:, None] + size * np.arange(blocks)[None, :]
+        found[first : first + size] = first * blocks + inside
+        first += size
+    found.flags.writeable = False
+    return found
+
+
+def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[list[int]]:
+    """List the racks of each rack stage in the order of ranks: block by block, the racks of a unit side by side."""
+    at = units(stages, blocks, stripes)[:, :, None] * unit_racks + np.arange(unit_racks)[None, None, :]
+    return [[int(rack) for rack in row] for row in at.reshape(stages, -1)]
+
+
+def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:
+    """Return every stage's pieces by leaf domain, racks in rank order; a piece ends where the domain changes."""
+    pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
+    for stage, racks in enumerate(order):
+        first = 0
+        for k in range(1, len(racks) + 1):
+            if k == len(racks) or racks[k] // size != racks[first] // size:
+                domain, own = racks[first] // size, fold(racks[first:k], digits)
+                pieces.append(Assignment(stage=stage, leaf_domain=domain, racks=own))
+                first = k
+    return tuple(pieces)
+
+
+def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
+    """Return the share of all-reduce groups whole under one leaf in an order of racks, by size of leaf domain."""
+    at = units(stages, blocks, stripes) * unit_racks
+    first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
+    return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
+
+
+@lru_cache(maxsize=16)
+def _tiles(every: int, sizes: tuple[int, ...], *, first_only: bool) -> tuple[Counts, Ints, Ints]:
+    """Tile the rack order by runs of each size; return all edges, the lower edge of each run, and each size's first."""
+    size, order = np.array(sizes), np.arange(len(sizes))
+    count = np.ones_like(size) if first_only else -(-every // size)
+    first = np.cumsum(count) - count
+    low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
+    start = np.repeat(first + order, count + 1)
+    edges = np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every)
+    return edges[:, None].astype(np.int32), low, first
+
+
+def _out_of_runs(
+    stages: int, blocks: int, stripes: Counts, edges: Counts, low: Ints, *, wrap: bool
+) -> tuple[Counts, Counts, Counts]:
+    """Count, of each run of the rack order, flows across its ends, all-reduces across them, and units of one stage.
+
+    A run lies between the edges `low` and `low + 1`. Edges and runs have a row each, numbers of stripes a column. A
+    stripe is w stages wide, and each of its parts of a block takes w units.
+    """
+    small, larger = np.divmod(stages, stripes)
+    ahead = larger * (small + 1) * blocks
+    # Of each edge: its stripe, the width of that, and the units from its start.
+    k = np.where(edges < ahead, edges // ((small + 1) * blocks), larger + (edges - ahead) // (small * blocks))
+    width, behind = small + (k < larger), edges - (k * small + np.minimum(k, larger)) * blocks
+
+    def crossing(source: Counts, target: Counts) -> tuple[Counts, Counts]:  # flows out of runs and into them
+        starts, ends, begun, ended = (x[at] for x in (source, target) for at in (low, low + 1))
+        within = np.maximum(0, ended - starts)
+        return ends - starts - within, ended - begun - within
+
+    # Flows go along a stripe to the next unit of a block's part, from its last unit to the first in the next stripe,
+    # and with `wrap` from the last stripe to the first. Sources and targets of each kind ascend together, so those with
+    # both ends in a run lie one after another: as many as start before its end, less those that end before it.
+    parts = behind // width
+    lasts = k * blocks + parts  # units before an edge that are the last of their parts
+    starts = lasts + (behind > parts * width)  # and that are the first
+    others = (stripes - 1) * blocks
+    out, into = crossing(edges - lasts, edges - starts)
+    more = crossing(np.minimum(lasts, others), np.maximum(starts - blocks, 0))
+    out, into = out + more[0], into + more[1]
+    if wrap:  # these go back: a target comes before its source
+        more = crossing(np.minimum(starts, blocks), np.maximum(lasts - others, 0))
+        out, into = out + more[1], into + more[0]
+    # A run's parts of the stripes at its ends: the width, and two places after the stripe's start; those of the last
+    # stripe are empty where it is the first. A stripe that a run holds whole has no all-reduce that leaves it. Of any
+    # other it meets one stage a unit, w at the most, and holds those whole whose units of the first block and of the
+    # last are both in it.
+    (k, width, start), (k_end, width_end, end) = ((k[at], width[at], behind[at]) for at in (low, low + 1))
+    first = width, start, np.where(k_end > k, width * blocks, end)
+    cut, stage = np.zeros_like(start), np.where(k_end - k > 1, blocks, 0)
+    for wide, begin, stop in (first, (width_end, np.zeros_like(start), np.where(k_end > k, end, 0))):
+        cut += np.minimum(stop - begin, wide) - np.maximum(0, np.minimum(wide, stop - (blocks - 1) * wide) - begin)
+        stage = np.maximum(stage, -(-(stop - begin) // wide))
+    return np.maximum(out, into), cut, stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +154,25 @@ class SiteTraffic:
         return self.stages, self.unit_racks, self.wrap, self.nothing
 
     def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
-        """Count a site's loads out of runs of racks: by stripes, size and kind; without `shares` these are zero.
+        """Count a site's loads out of runs of `sizes` racks, by numbers of stripes and sizes.
 
-        `first_only`: of the first run of each size, which bounds the loads of all from below.
+        The most pipeline flows that leave or enter a run, the most all-reduces that leave one, the largest share of a
+        stage's units, which is left at zero without `shares`, and no exchanges: experts are within a unit. Runs of one
+        size tile the order; `first_only` counts the first of them alone, which bounds the most from below.
         """
-        # Experts are within a unit, so that none of their exchanges leaves a run of units.
         found = np.zeros((len(stripes), len(sizes), 4))
-        if not self.nothing:
-            at = self.stages, blocks, stripes, sizes // self.unit_racks
-            found[..., :EXCHANGES] = rack_order.leaving(*at, wrap=self.wrap, shares=shares, first_only=first_only)
-            found[..., FLOWS] *= self.unit_racks
+        if self.nothing or not len(sizes):
+            return found
+        in_units = tuple((sizes // self.unit_racks).tolist())
+        edges, low, first = _tiles(self.stages * blocks, in_units, first_only=first_only)
+        step = max(1, MOST_EDGES // len(edges))
+        for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
+            n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of units
+            of_runs = _out_of_runs(self.stages, blocks, n, edges, low, wrap=self.wrap)
+            for kind, each in enumerate(of_runs[: SHARES + shares]):
+                found[some, :, kind] = np.maximum.reduceat(each, first).T
+        found[..., FLOWS] *= self.unit_racks
+        found[..., SHARES] /= blocks
         return found
 
 
@@ -94,18 +210,12 @@ class Loads:
         own, t = (stripes.tobytes(), min_local_share), self.traffic
         new = np.array([size for size in sizes.tolist() if (size, own) not in self.known], dtype=np.int64)
         if len(new):
-            fits, at = np.ones((len(new), len(stripes)), dtype=bool), (t.stages, self.blocks)
-            if min_local_share > 0:
-                shares = [rack_order.leaf_local_shares(*at, n, t.unit_racks, new) for n in stripes.tolist()]
-                fits = np.stack(shares, axis=1) >= min_local_share
-            loads, rows = np.full((*fits.shape, 4), np.inf), np.flatnonzero(fits.any(axis=1))
-            for k in range(0, len(stripes), AT_A_TIME):
+            loads = np.full((len(new), len(stripes), 4), np.inf)
+            for k, n in enumerate(stripes.tolist()):
                 tick()
-                columns = k + np.flatnonzero(fits[:, k : k + AT_A_TIME].any(axis=0))
-                racks = np.minimum(new[rows], t.work_racks(self.blocks))
-                counted = t.leaving(self.blocks, stripes[columns], racks, shares=self.shares)
-                loads[np.ix_(rows, columns)] = counted.swapaxes(0, 1)
-            loads[~fits] = np.inf
+                local = leaf_local_shares(t.stages, self.blocks, n, t.unit_racks, new) if min_local_share > 0 else 1.0
+                fits = np.flatnonzero(np.broadcast_to(local, len(new)) >= min_local_share)
+                loads[fits, k] = self.at(n, new[fits])
             for size, each in zip(new.tolist(), loads, strict=True):
                 best = np.zeros(len(stripes), dtype=bool)
                 best[pareto_front(each) if len(each) > 1 else 0] = True

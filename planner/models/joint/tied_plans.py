@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from planner.instance.framework_rules import FREE
-from planner.models import rack_order
+from planner.models.fabric.site_traffic import leaf_local_shares
 from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
@@ -176,7 +176,7 @@ def local_share(plan: JointPlan) -> float:
     block, shares = plan.column.block, []
     for site, t in plan.templates.items():
         leaf, at = np.array([t.design.domain_racks]), (block.rack_stages, plan.blocks_by_site[site], t.stripes)
-        shares.append(float(rack_order.leaf_local_shares(*at, block.stage_racks, leaf)[0]))
+        shares.append(float(leaf_local_shares(*at, block.stage_racks, leaf)[0]))
     return min(shares, default=1.0)
 
 

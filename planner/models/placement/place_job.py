@@ -40,9 +40,9 @@ FORMULATION = (
     "HiGHS pod by pod."
 )
 LOADING_SECONDS = 2.0  # To import CP-SAT where it is not loaded yet: measured 1.3 to 1.6.
-
-
-Counts = list[int]
+NEVER = np.int64(2**62)
+Pieces = tuple[Piece, ...]
+Places = NDArray[np.int64] | slice
 
 
 def greedy(problem: PlacementProblem) -> Packing:
@@ -66,7 +66,7 @@ def greedy(problem: PlacementProblem) -> Packing:
     order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
     total = problem.groups
 
-    def keeping(count: int) -> tuple[Counts, WholeGroups, Counts]:
+    def keeping(count: int) -> tuple[list[int], WholeGroups, list[int]]:
         left, keep = total - count, [kind.count for kind in problem.kinds]
         for k in order:
             gone = min(left, keep[k])
@@ -90,7 +90,7 @@ def greedy(problem: PlacementProblem) -> Packing:
     return min(packings, key=lambda packing: problems.measure(problem, packing))
 
 
-def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tuple[WholeGroups, Counts]:
+def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: list[int]) -> tuple[WholeGroups, list[int]]:
     """Pack whole groups by best fit, the largest first, where fewest units stay free; return placed and left ones."""
     placed: WholeGroups = Counter()
     left = list(counts)
@@ -123,7 +123,7 @@ def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: Counts) -
     return placed, left
 
 
-def with_split(problem: PlacementProblem, whole: WholeGroups, left: Counts, *, by_pod: bool = True) -> Packing:
+def with_split(problem: PlacementProblem, whole: WholeGroups, left: list[int], *, by_pod: bool = True) -> Packing:
     """Pack the groups left over as split ones in the holes of leaves, within a pod where that makes no more pieces."""
     packing = Packing(whole=Counter(whole))
     holes = [leaf.free - units for leaf, units in zip(problem.leaves, problems.used(problem, packing), strict=True)]
@@ -255,15 +255,11 @@ def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[
     return tuple(bounds)
 
 
-Pieces = tuple[Piece, ...]
-Units = Sequence[Sequence[tuple[str, ...]]]
-
-
 def rank(
     problem: PlacementProblem,
     packing: Packing,
     order: Iterable[Slot],
-    units: Units,
+    units: Sequence[Sequence[tuple[str, ...]]],
     blocks: Callable[[int], Sequence[int]] | None = None,
 ) -> tuple[str, ...]:
     """Return a job's nodes by rank in its placement: groups in an order, of the free `units` of each leaf in theirs.
@@ -319,10 +315,6 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
             taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
             chosen.setdefault((i, kinds[k].size), []).append(taken)
     return chosen
-
-
-NEVER = np.int64(2**62)
-Places = NDArray[np.int64] | slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

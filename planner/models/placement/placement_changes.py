@@ -15,8 +15,8 @@ from planner.solvers.signals import Deadline
 if TYPE_CHECKING:
     from planner.models.placement.placement_levels import LevelModel
 
-
 Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
+Step = tuple[int, int]  # (piece, leaf that it moves to)
 LEVELS = 3  # of a repair: split groups, extra pieces, groups across pods
 MAX_VARIABLES = 40_000  # Writing a larger model down takes seconds by itself.
 
@@ -183,17 +183,14 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
         units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
         returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
         model.add(problem.segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
-    whole: list[list[cp_model.IntVar]] = [[] for _ in problem.kinds]
+    kinds = list(enumerate(problem.kinds))
+    whole = {(i, k): model.new_int_var(0, kind.count, f"whole[{i},{k}]") for i in units for k, kind in kinds}
     for leaf, segments in units.items():
-        here = []
-        for k, kind in enumerate(problem.kinds):
-            variable = model.new_int_var(0, kind.count, f"whole[{leaf},{k}]")
-            whole[k].append(variable)
-            here.append(kind.size * variable)
-        model.add(sum(here) <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
-    for k, kind in enumerate(problem.kinds):
-        model.add(sum(whole[k]) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    split = sum(kind.count - sum(variables) for kind, variables in zip(problem.kinds, whole, strict=True))
+        taken = sum(kind.size * whole[leaf, k] for k, kind in kinds)
+        model.add(taken <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
+    for k, kind in kinds:
+        model.add(sum(whole[i, k] for i in units) <= kind.count).with_name(f"place_each_group_once[{k}]")
+    split = sum(kind.count for _, kind in kinds) - sum(whole.values())
     model.add(split <= problem.max_split).with_name("split_few_groups")
     need = sum(kind.size * kind.count for kind in problem.kinds)
     model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
@@ -207,9 +204,6 @@ def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[
     if outcome.solution is None:
         return outcome.with_solution(None)
     return outcome.with_solution(tuple(job for job, variable in enumerate(stop) if outcome.solution.of(variable)))
-
-
-Step = tuple[int, int]  # (piece, leaf that it moves to)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,11 @@ from planner.solvers.registry import linear_runner
 Expr = cp_model.LinearExprT
 Variables = list[cp_model.IntVar]
 Split = tuple[int, tuple[Piece, ...]]  # (item, pieces)
+MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many holes has too many to try all.
+MAX_VARIABLES = 60_000  # Writing a larger model down takes seconds by itself.
+SECONDS_PER_VARIABLE = 2e-5  # To write one with its rows, so that little time is not spent on that alone.
+SECONDS_PER_FLOW_VARIABLE = 2e-4  # The same and the relaxation of flows by pod, which no time limit stops half-way.
+ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
 
 
 @dataclass(kw_only=True)
@@ -285,9 +290,6 @@ def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in split if len(pieces) > 1])
 
 
-MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many holes has too many to try all.
-
-
 class Exchange:
     """Leaves of a placement that may still exchange their groups, by free units and by the hole that is left."""
 
@@ -313,16 +315,13 @@ class Exchange:
                 # A leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more.
                 here, there = self.by_pod[pod][room], self.by_hole[room, hole]
                 i = min(here & there, default=min(here))
-                if self.hole[i] != hole:
-                    j, other = min(there), self.hole[i]
-                    for k in range(len(self.q.kinds)):
-                        whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
-                    self.by_hole[room, other].remove(i)
-                    self.by_hole[room, other].add(j)
-                    there.remove(j)
-                    self.hole[i], self.hole[j] = hole, other
-                else:
-                    there.remove(i)
+                j, other = (i if i in there else min(there)), self.by_hole[room, self.hole[i]]
+                for k in range(len(self.q.kinds)):
+                    whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
+                self.hole[i], self.hole[j] = self.hole[j], self.hole[i]
+                other.add(j)
+                other.remove(i)
+                there.discard(j)
                 here.remove(i)
                 pieces.append((i, hole))
             return pieces
@@ -427,12 +426,6 @@ def _followed(sizes: Sequence[int], chain: Chains, values: Values) -> Iterator[t
     while start := next((at for at, times in sorted(joined.items()) if times), None):
         joined[start] -= 1
         yield follow(*start, start[0])
-
-
-MAX_VARIABLES = 60_000  # Writing a larger model down takes seconds by itself.
-SECONDS_PER_VARIABLE = 2e-5  # To write one with its rows, so that little time is not spent on that alone.
-SECONDS_PER_FLOW_VARIABLE = 2e-4  # The same and the relaxation of flows by pod, which no time limit stops half-way.
-ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

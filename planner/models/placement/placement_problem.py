@@ -18,6 +18,8 @@ from planner.solvers.signals import Deadline
 
 Piece = tuple[int, int]  # (leaf, units)
 WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
+ANALYTIC = "best fit with analytic bounds"
+Incumbent = TypeVar("Incumbent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +224,6 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     if len(seen) < sum(len(leaf.nodes) for leaf in leaves):
         raise InputError("topology: a leaf names a node twice; name it once")
     return leaves
-
-
-ANALYTIC = "best fit with analytic bounds"
-Incumbent = TypeVar("Incumbent")
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ import pyomo.core as pyo
 
 from planner.instance.grid import Line
 from planner.models.sites.dc_network import DcNetwork
-from planner.models.sites.site_rules import Rule, load_mw, megawatts, modules_within
-from planner.models.sites.split_data import SplitData
+from planner.models.sites.site_rules import Rule, megawatts, modules_within
+from planner.models.sites.split_data import SplitData, load_mw
 from planner.physics.site.grid import BASE_MVA, normal_share
 
 
@@ -54,12 +54,10 @@ def power_balance(model: Any, data: SplitData, max_load_mw: float, *, bounded: b
         terms[island[network.nodes[node]]].append(variable)
     for site in data.candidates:
         terms[island[network.nodes[site]]].append(-load_mw(model, data, [site]))
-    for k, j in keys:
-        corridor = network.corridors[k]
-        start, end = island[network.nodes[corridor.a]], island[network.nodes[corridor.b]]
+    for key, (start, end) in zip(keys, island[network.ends].tolist(), strict=True):
         if start != end:
-            terms[start].append(-model.circuit_flow[k, j])
-            terms[end].append(model.circuit_flow[k, j])
+            terms[start].append(-model.circuit_flow[key])
+            terms[end].append(model.circuit_flow[key])
     drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
     islands = [i for i, parts in enumerate(terms) if parts or abs(drawn[i]) > 1e-9]
 

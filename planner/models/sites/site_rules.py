@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyomo.core as pyo
 
 from planner.instance.grid import Line
-from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, module_capital_musd
+from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, load_mw, module_capital_musd
 from planner.physics.site import cost
 from planner.physics.site.grid import largest_circuit_mw, usable_interconnect_mw
 from planner.units import money
@@ -63,12 +63,6 @@ def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
 def modules_within(data: SplitData, rule: str, mw: float | None, rows: int = 1) -> float | None:
     """Return the modules that a site rule's limit in MW, and the excess of a soft rule, allow; None without a limit."""
     return None if mw is None else (mw + soft_excess(data, rule, rows)) / data.module_mw
-
-
-def load_mw(model: Any, data: SplitData, sites: Any) -> Any:
-    """Return the draw in MW of some sites of a split at the grid: their modules, and the load `extra_mw`, if any."""
-    extra, own = model.component("extra_mw"), data.module_mw * sum(model.modules[site] for site in sites)
-    return own + (0 if extra is None else sum(extra[site] for site in sites))
 
 
 def megawatts(value: float) -> str:

@@ -20,7 +20,6 @@ from planner.instance.network import Wan
 from planner.models import SitesRequest
 from planner.models.sites.dc_network import DcNetwork
 from planner.physics.site import cost, wan
-from planner.physics.site.cost import HOURS_PER_YEAR
 
 Pair = tuple[str, str]
 
@@ -116,13 +115,13 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     gaps = list(power_flow_gaps(grid))
     if gaps:
         raise InputError("\n".join(gaps))
-    lines: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}].id", line) for i, line in enumerate(grid.lines)]
-    lines += [(f"grid.new_lines[{i}].id", line) for i, line in enumerate(grid.new_lines)]
     by_id: dict[str, Line | NewLine] = {}
-    for path, line in lines:
-        if line.id in by_id:
-            raise InputError(f"{path}: {line.id!r} is the id of another line; give each line and new line its own")
-        by_id[line.id] = line
+    given: dict[str, tuple[Line | NewLine, ...]] = {"lines": grid.lines, "new_lines": grid.new_lines}
+    for name, lines in given.items():
+        for i, line in enumerate(lines):
+            if by_id.setdefault(line.id, line) is not line:
+                other = "is the id of another line; give each line and new line its own"
+                raise InputError(f"grid.{name}[{i}].id: {line.id!r} {other}")
     corridors, graph = dict(sorted(by_id.items())), nx.MultiGraph()
     graph.add_nodes_from(sorted(node.id for node in grid.nodes))
     graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
@@ -196,6 +195,12 @@ def capital_musd(model: Any, data: SplitData) -> Any:
     return rack_musd(data) * sum(model.modules.values()) + construction
 
 
+def load_mw(model: Any, data: SplitData, sites: Any) -> Any:
+    """Return the draw in MW of some sites of a split at the grid: their modules, and the load `extra_mw`, if any."""
+    extra, own = model.component("extra_mw"), data.module_mw * sum(model.modules[site] for site in sites)
+    return own + (0 if extra is None else sum(extra[site] for site in sites))
+
+
 def energy_musd(model: Any, data: SplitData) -> Any:
     """Return the price in M$ of a year's energy of a split, at the price of each site's authority."""
     return sum(data.energy_musd(site) * model.modules[site] for site in data.candidates)
@@ -256,13 +261,12 @@ def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
 
 def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
     """Return the price in M$ of a year's energy in each scenario of the split that counts, and of curtailed work."""
-    curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
-    extra, costs = model.component("extra_mw"), dict[str, Any]()
+    costs, curtailed_usd = dict[str, Any](), data.grid.rules.curtailment_usd_per_mwh
     for name, (block, year) in scenario_blocks(model, data).items():
-        costs[name] = energy_musd(block, year)
-        costs[name] += curtailed * sum(model.modules[site] - block.modules[site] for site in data.candidates)
-        if extra is not None:
-            more = sum(year.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
-            more += curtailed * sum(extra[site] - block.extra_mw[site] for site in data.candidates)
-            costs[name] += more / data.module_mw
+        usd: Any = 0.0
+        for site in data.candidates:
+            drawn = load_mw(block, year, [site])
+            usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
+            usd += cost.energy_usd_per_year(load_mw(model, data, [site]) - drawn, curtailed_usd)
+        costs[name] = usd / 1e6
     return costs

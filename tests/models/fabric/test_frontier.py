@@ -13,7 +13,7 @@ from tiers import more
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
-from planner.models.fabric.fabric_frontier import alternatives
+from planner.models.fabric.fabric_templates import alternatives
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.transport import pipeline_send_slowdown

@@ -19,11 +19,11 @@ from tiers import more
 from planner.exports.fabric_parts import BuiltFabric, bill_of_materials
 from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
-from planner.models import FabricRequest, rack_order
+from planner.models import FabricRequest
 from planner.models.fabric.design_table import DesignTable, Ints
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
-from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.transport import (
@@ -143,7 +143,7 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         exact = slowdowns(traffic, blocks, found.stripes, d)
         assert (found.send, found.allreduce) == exact
         assert (x.send[k], x.allreduce[k]) == exact
-        order = rack_order.rank_order(traffic.stages, blocks, found.stripes, traffic.unit_racks)
+        order = rank_order(traffic.stages, blocks, found.stripes, traffic.unit_racks)
         sizes = (1, max(1, d.domains_per_pod), *([d.domains_per_zone] if d.zones else []))
         # Experts are within a unit, so that their exchange leaves no leaf, pod or zone.
         assert not any(exchange_leaving(order, d.domain_racks * k, traffic.unit_racks) for k in sizes)

@@ -19,10 +19,9 @@ from planner.checks import power_flow
 from planner.checks import sites as site_rules
 from planner.errors import InputError
 from planner.instance.instance import Instance, Limits
-from planner.models.sites.site_conflicts import conflict, largest_loads
-from planner.models.sites.site_conflicts import split as split_under
 from planner.models.sites.split_data import gather
-from planner.models.sites.split_model import RULES, build
+from planner.models.sites.split_model import RULES, build, conflict, largest_loads
+from planner.models.sites.split_model import split as split_under
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.plan.certificate import Certificate

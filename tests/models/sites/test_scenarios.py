@@ -17,8 +17,8 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
-from planner.models.sites import site_conflicts as sites
 from planner.models.sites import site_rules
+from planner.models.sites import split_model as sites
 from planner.models.sites.split_data import gather
 from planner.models.sites.split_model import RULES, build
 from planner.plan.plan import Plan

@@ -17,12 +17,11 @@ from planner.errors import InputError
 from planner.instance.grid import SOFT_UNITS
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
-from planner.models.sites import site_conflicts as sites
-from planner.models.sites.lazy_rows import Contingencies
-from planner.models.sites.site_conflicts import conflict
-from planner.models.sites.site_conflicts import split as split_under
+from planner.models.sites import split_model as sites
+from planner.models.sites.dc_network import Contingencies
 from planner.models.sites.split_data import gather
-from planner.models.sites.split_model import RULES
+from planner.models.sites.split_model import RULES, conflict
+from planner.models.sites.split_model import split as split_under
 from planner.plan.certificate import CONFIRMED
 from planner.solvers.outcome import Stop
 

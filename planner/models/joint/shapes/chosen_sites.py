@@ -18,10 +18,10 @@ from planner.models.joint.shapes.site_milp import fabric_mw, set_values, stated,
 from planner.models.joint.shapes.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.site_choice import Sites, read_placed
 from planner.models.sites import split_model
+from planner.models.sites.dc_network import security_space
 from planner.models.sites.grid_rules import columns
-from planner.models.sites.lazy_rows import security_space
-from planner.models.sites.site_rules import load_mw, max_sites
-from planner.models.sites.split_data import Pair, SplitData, gather, scenario_blocks, scenario_musd, years
+from planner.models.sites.site_rules import max_sites
+from planner.models.sites.split_data import Pair, SplitData, gather, load_mw, scenario_blocks, scenario_musd, years
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate

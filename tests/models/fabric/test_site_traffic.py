@@ -6,15 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.models import rack_order
+from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.transport import locality
 
 
 def test_the_ends_of_the_range() -> None:
     """One stripe lays whole pipelines side by side, as many as stages whole all-reduce groups."""
-    assert rack_order.rank_order(3, 2, 1, 2) == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
-    assert rack_order.rank_order(3, 2, 3, 1) == [[0, 1], [2, 3], [4, 5]]
-    assert rack_order.rank_order(3, 2, 2, 1) == [[0, 2], [1, 3], [4, 5]]
+    assert rank_order(3, 2, 1, 2) == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
+    assert rank_order(3, 2, 3, 1) == [[0, 1], [2, 3], [4, 5]]
+    assert rank_order(3, 2, 2, 1) == [[0, 2], [1, 3], [4, 5]]
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -23,12 +23,13 @@ def test_runs_of_any_size_are_counted(seed: int) -> None:
     r, large = random.Random(seed), 1 + 3 * (seed % 2)
     stages, blocks, unit, wrap = r.randint(1, 6 * large), r.randint(1, 4 * large), r.randint(1, 4), r.random() < 0.5
     n, every = r.randint(1, stages), stages * blocks
-    order = rack_order.rank_order(stages, blocks, n, unit)
+    order = rank_order(stages, blocks, n, unit)
     assert sorted(rack for ranks in order for rack in ranks) == list(range(every * unit))
     sizes = sorted({r.randint(1, every + 1) for _ in range(12)})
     some = np.unique([n, r.randint(1, stages)])
-    found = rack_order.leaving(stages, blocks, some, np.array(sizes), wrap=wrap)
-    for size, (flows, allreduces, share) in zip(sizes, found[some.tolist().index(n)].tolist(), strict=True):
+    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=wrap, rails=1)
+    found = traffic.leaving(blocks, some, np.array(sizes), shares=True)
+    for size, (flows, allreduces, share) in zip(sizes, found[some.tolist().index(n), :, :3].tolist(), strict=True):
         x = locality(order, (size * unit, size * unit * 10**6), wrap=wrap)
         assert (flows / size, allreduces, share) == (x.share_leaving[0], x.allreduces_leaving[0], x.stage_in[0])
 
@@ -39,11 +40,12 @@ def test_the_first_run_alone(seed: int) -> None:
     stages, blocks, wrap = r.randint(1, 9), r.randint(2, 8), r.random() < 0.5
     sizes = np.arange(1, stages * blocks)
     every = np.arange(1, stages + 1)
-    firsts = rack_order.leaving(stages, blocks, every, sizes, wrap=wrap, first_only=True)
+    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=wrap, rails=1)
+    firsts = traffic.leaving(blocks, every, sizes, shares=True, first_only=True)
     for n in range(1, stages + 1):
-        order = rack_order.rank_order(stages, blocks, n, 1)
+        order = rank_order(stages, blocks, n, 1)
         pairs = list(pairwise(order)) + ([(order[-1], order[0])] if wrap and stages > 1 else [])
-        worst = rack_order.leaving(stages, blocks, np.array([n]), sizes, wrap=wrap)[0]
+        worst = traffic.leaving(blocks, np.array([n]), sizes, shares=True)[0]
         for i, size in enumerate(sizes.tolist()):
             out = sum(a < size <= b for x, y in pairs for a, b in zip(x, y, strict=True))
             into = sum(b < size <= a for x, y in pairs for a, b in zip(x, y, strict=True))

@@ -1,16 +1,21 @@
-"""A job's counts on a cluster: agreement with all ways there are, on unequal leaves, several kinds and tiers."""
+"""Jobs on one tree and on several, and ranks by node name: agreement with all ways there are, with bounds over all."""
 
 import itertools
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 from cluster_cases import best, cost, crowded_problem, placements, random_problem, replayed
+from each_case import each
 from tiers import more
 
+from planner.checks.placement import check_placement
+from planner.cluster import Job, Topology, TopologySwitch
 from planner.models import Options
-from planner.models.placement.place_job import solve
+from planner.models.placement.place_job import Order, _within_blocks, fewest_cuts, over_all, solve, solve_in_one_tree
 from planner.models.placement.placement_levels import _proven
 from planner.models.placement.placement_problem import (
     Kind,
@@ -23,7 +28,9 @@ from planner.models.placement.placement_problem import (
     part_free,
     used,
 )
+from planner.scheduling.cluster_session import Cluster
 from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.signals import Deadline
 
 
 def found(q: PlacementProblem, options: Options | None = None) -> Solution[Packing]:
@@ -225,3 +232,137 @@ def test_groups_of_racks_on_a_site(domain: int, least: tuple[int, int, int]) -> 
     outcome = solve(q, Options(time_limit=100.0), fragmentation=False)
     assert outcome.solution is not None and outcome.stop is Stop.PROVED
     assert outcome.solution.values[:3] == outcome.solution.bounds[:3] == least
+
+
+def forest(seed: int) -> list[PlacementProblem]:
+    """Return a small problem seen by each of two or three trees: the leaves of the others have nothing free."""
+    r, kinds, parts = random.Random(seed), None, list[tuple[Leaf, ...]]()
+    for i in range(r.randint(2, 3)):
+        q = random_problem(1_000 * i + seed)
+        kinds = kinds or q.kinds
+        parts.append(tuple(replace(leaf, path=(leaf.path[0] + 10 * i,)) for leaf in q.leaves))
+    assert kinds is not None
+    return [
+        PlacementProblem(
+            leaves=tuple(leaf if t == own else replace(leaf, free=0) for t, part in enumerate(parts) for leaf in part),
+            kinds=kinds,
+            line=sum(k.count for k in kinds),
+        )
+        for own in range(len(parts))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
+    """Every level but the last, to which the other trees add what they have, is that of the best placement in any."""
+    trees = forest(seed)
+    at, outcome = solve_in_one_tree(trees, Options(), fragmentation=True)
+    fits = [best(q)[:-1] for q in trees if q.need <= q.free]
+    assert outcome.solution is not None and outcome.stop is Stop.PROVED
+    assert outcome.solution.values[:-1] == outcome.solution.bounds[:-1] == min(fits) == best(trees[at])[:-1]
+    assert outcome.solution.values[-1] == outcome.solution.bounds[-1]
+
+
+def test_no_tree_is_large_enough() -> None:
+    leaves = tuple(Leaf((i,), 4, 4) for i in range(2))
+    trees = [
+        PlacementProblem(
+            leaves=tuple(leaf if i == own else replace(leaf, free=0) for i, leaf in enumerate(leaves)),
+            kinds=(Kind(5, 1),),
+            line=1,
+        )
+        for own in range(2)
+    ]
+    assert solve_in_one_tree(trees, Options(), fragmentation=False)[1].infeasible
+
+
+@each(
+    ("best_values", "trees", "bounds"),
+    [
+        ((1, 5), [((1, 5), (1, 4)), ((2, 0), (2, 0))], (1, 4)),  # the other tree cannot tie at the first level
+        ((1, 5), [((1, 5), (1, 5)), ((2, 0), (1, 0))], (1, 0)),  # it may, as far as is known
+        ((1, 5), [((1, 5), (1, 5)), ((2, 0), (0, 0))], (0, 0)),
+        ((1, 5), [((1, 5), (1, 5)), ((1, 6), (1, 3))], (1, 3)),
+    ],
+)
+def test_bounds_hold_over_all_trees(best_values, trees, bounds) -> None:
+    """A tree that may still be better, or as good, keeps its say."""
+    assert over_all(best_values, trees) == bounds
+
+
+def test_a_job_that_leaves_its_tree_is_found() -> None:
+    switches = (TopologySwitch(name="a", nodes=("n1", "n2")), TopologySwitch(name="b", nodes=("n3", "n4", "n5")))
+    topology, job = Topology(switches=switches), Job(name="j", mesh={"data": 3})
+    placed = Cluster(topology).place(job)
+    assert placed.nodes == ("n3", "n4", "n5") and check_placement(topology, job, placed) == []
+    busy = ["n5"]
+    assert Cluster(topology).place(job, busy=busy).reason == "job 'j' needs 3 nodes > 2 free in the freest of 2 trees"
+    joined = Topology(switches=(TopologySwitch(name="r"), *(s.replaced(parent="r") for s in switches)))
+    across = Cluster(joined).place(job, busy=busy)
+    assert "one_tree" in {v.rule for v in check_placement(topology, job, across, busy=busy)}
+
+
+Cost = tuple[int, int, int]
+
+
+def counted(order: Order, leaf_of_rank: Sequence[int]) -> Cost:
+    """Count members on several leaves, groups on several, and pieces beyond one a group."""
+    members = groups = extra = first = 0
+    for size in order.groups:
+        on = leaf_of_rank[first : first + size]
+        groups += len(set(on)) > 1
+        extra += len(set(on)) - 1
+        members += sum(len(set(on[i : i + order.member])) > 1 for i in range(0, size, order.member))
+        first += size
+    return members, groups, extra
+
+
+def brute_force(free: Sequence[int], order: Order) -> Cost:
+    """Try every number of nodes of every leaf."""
+    return min(
+        counted(order, [leaf for leaf, t in enumerate(taken) for _ in range(t)])
+        for taken in itertools.product(*(range(f + 1) for f in free))
+        if sum(taken) == sum(order.groups)
+    )
+
+
+def random_case(seed: int, leaves: int, most: int) -> tuple[list[int], Order]:
+    r = random.Random(seed)
+    free = [r.randint(0, most) for _ in range(leaves)]
+    member = r.choice([1, 1, 2, 3])
+    groups, left = list[int](), r.randint(1, max(1, sum(free)))
+    equal = r.choice([None, r.randint(1, most)])
+    while left >= member:
+        size = min(equal or r.randint(1, most), left // member) * member
+        if not 0 < size <= left:
+            break
+        groups.append(size)
+        left -= size
+    return free, Order(groups=tuple(groups) or (1,), member=member if groups else 1)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_ranks_by_name_agree_with_brute_force(seed: int) -> None:
+    free, order = random_case(seed, 4 + seed % 2, 5)
+    chosen = fewest_cuts(free, order)
+    if sum(free) < sum(order.groups):
+        assert chosen is None
+        return
+    assert chosen is not None and all(t <= f for t, f in zip(chosen.taken, free, strict=True))
+    on = [leaf for leaf, t in enumerate(chosen.taken) for _ in range(t)]
+    assert chosen.values == counted(order, on) == brute_force(free, order)
+    hasty = fewest_cuts(free, order, Deadline(0.0))
+    assert hasty is not None and not hasty.proved
+    assert hasty.values == counted(order, [leaf for leaf, t in enumerate(hasty.taken) for _ in range(t)])
+
+
+def test_pieces_take_the_first_free_segments_of_one_block_in_order() -> None:
+    """Two pieces of two on blocks of three and two: each in a block of its own, its segments ascending."""
+    numbers = [7, 8, 7, 8, 7]
+    chosen = _within_blocks([(0, 2), (0, 2)], lambda _: numbers)
+    taken = sorted(chosen[0, 2])
+    assert taken == [[0, 2], [1, 3]]
+
+
+def test_a_leaf_of_one_block_leaves_the_choice_to_the_order() -> None:
+    assert _within_blocks([(0, 2)], lambda _: [4, 4, 4]) == {}
