@@ -12,12 +12,12 @@ from planner.checks.layout import stated_loss
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import instance_sha256
-from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
+from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
+from planner.plan.plan_sections import LEAST_CAPITAL, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
@@ -160,10 +160,9 @@ def simplest(physics: PlanPhysics) -> Violations:
     yield from at_most(rule, days, fewest_days * share, "days", f"days, {share:g} times the fewest")
     yield from at_most(rule, days, physics.instance.limits.deadline_days, "days", "days, the deadline")
     yield from at_most(rule, simpler.capital_usd, _capital_usd(physics), "USD", "USD of the plan")
-    model = physics.instance.workload.model
-    if isinstance(model, Model):
-        yield from must_equal(rule, "layers of all stages", sum(simpler.layers_per_stage), model.layers)
-        yield from at_most(rule, simpler.recomputed_layers, model.layers, "recomputed layers", "layers")
+    layers = machine_of(physics.instance).model.layers
+    yield from must_equal(rule, "layers of all stages", sum(simpler.layers_per_stage), layers)
+    yield from at_most(rule, simpler.recomputed_layers, layers, "recomputed layers", "layers")
 
 
 def freed(physics: PlanPhysics) -> Violations:
@@ -183,9 +182,8 @@ def freed(physics: PlanPhysics) -> Violations:
     yield from must_equal(rule, "faster", free.faster, physics.metrics.step_seconds / found.step_seconds - 1)
     used, limit = found.memory_bytes_per_gpu, found.memory_limit_bytes
     yield from at_most(rule, used, limit, "bytes on the worst GPU", "bytes that may be filled")
-    model = physics.instance.workload.model
-    if isinstance(model, Model):
-        yield from must_equal(rule, "layers of all stages", sum(free.layers_per_stage), model.layers)
+    layers = machine_of(physics.instance).model.layers
+    yield from must_equal(rule, "layers of all stages", sum(free.layers_per_stage), layers)
 
 
 def ends(physics: PlanPhysics) -> Violations:
@@ -198,7 +196,7 @@ def ends(physics: PlanPhysics) -> Violations:
     if [end.name for end in result.ends] != order or order[0] != "goal":
         yield broken(rule, f"{', '.join(end.name for end in result.ends)} in an order of its own")
         return
-    goal, last, layout, placement = by_name["goal"], result.ends[-1], physics.plan.layout, physics.plan.placement
+    goal, last, layout = by_name["goal"], result.ends[-1], physics.plan.layout
     figures = [
         ("days of the last end", last.days_to_train, result.value),
         ("capital of the last end", last.capital_usd, _capital_usd(physics)),
@@ -222,24 +220,13 @@ def ends(physics: PlanPhysics) -> Violations:
     if "simplest" in by_name and layout is not None:
         kinds = (*layout.degrees, layout.pipeline_parallel, layout.data_parallel)
         figures.append(("kinds of parallelism", by_name["simplest"].value, sum(degree > 1 for degree in kinds)))
-    if "leaf_local" in by_name and asked.indifference <= asked.tolerance and placement is not None:
-        local = by_name["leaf_local"].value
-        figures.append(("share of groups under one leaf", local, _share_under_one_leaf(placement)))
+    if "leaf_local" in by_name and asked.indifference <= asked.tolerance and physics.crossings:
+        local = min(1 - own.groups_split / len(physics.stages[site]) for site, own in physics.crossings.items())
+        figures.append(("share of groups under one leaf", by_name["leaf_local"].value, local))
     for what, stated, found in figures:
         yield from must_equal(rule, what, stated, found)
     for left, right, left_is, right_is in limits:
         yield from at_most(rule, left, right, left_is, right_is)
-
-
-def _share_under_one_leaf(placement: PlacementPlan) -> float:
-    """Recompute the least share, over all sites, of pipeline stages whose racks are all under one leaf."""
-    shares = []
-    for site in placement.sites.values():
-        leaves: dict[int, set[int]] = {}
-        for piece in site.assignment:
-            leaves.setdefault(piece.stage, set()).add(piece.leaf_domain)
-        shares.append(sum(len(leaf) == 1 for leaf in leaves.values()) / len(leaves) if leaves else 1.0)
-    return min(shares, default=1.0)
 
 
 def status(physics: PlanPhysics) -> Violations:

@@ -8,15 +8,14 @@ worst of these.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
-from planner.instance.grid import SOFT_UNITS, Line, NewLine
+from planner.instance.grid import SOFT_UNITS, Line, NewLine, PowerNode
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.site.grid import lost_share, normal_share
@@ -165,27 +164,26 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
 
 
-@dataclass(frozen=True, kw_only=True)
 class GridArrays:
-    """The corridors and power injections of a plan's grid as arrays, for the recomputed power flow."""
+    """The corridors (each with its circuits) and power injections of a plan's grid as arrays, to recompute its flow.
 
-    names: list[str]
-    lines: list[str]
-    a: Any
-    b: Any
-    circuits: Any
-    rating_mw: Any
-    one_circuit: Any  # susceptance in MW per radian
-    available_mw: Any
-    unit_share: Any  # of a node's generation, lost with its largest unit
-    generated_mw: Any
-    load_mw: Any  # of the sites and of the nodes themselves
-    site_mw: Any  # of the sites alone
+    `generated_mw`: of each node's plants; `site_mw`: drawn by the site at each node, without the node's own load.
+    """
 
-    @cached_property
-    def base(self) -> "Solved":
-        """The recomputed power flow's grid with everything in service, factorised."""
-        return Solved(self, self.circuits)
+    def __init__(
+        self, nodes: Sequence[PowerNode], rows: Sequence[tuple[Line | NewLine, int]], generated_mw: Any, site_mw: Any
+    ) -> None:
+        at, lines = {node.id: i for i, node in enumerate(nodes)}, [line for line, _ in rows]
+        self.names, self.lines = list(at), [line.id for line in lines]
+        self.a, self.b = np.array([(at[line.a], at[line.b]) for line in lines], dtype=int).reshape(-1, 2).T
+        self.circuits = np.array([circuits for _, circuits in rows], dtype=float)
+        self.rating_mw = np.array([line.rating_mw for line in lines], dtype=float)
+        self.one_circuit = np.array([100.0 / (line.reactance_pu or 1.0) for line in lines])  # MW per radian
+        self.available_mw = np.array([node.generation_mw for node in nodes])
+        self.unit_share = np.array([lost_share(node) for node in nodes])  # of generation, lost with the largest unit
+        self.generated_mw, self.site_mw = generated_mw, site_mw
+        self.load_mw = site_mw + np.array([node.load_mw for node in nodes])
+        self.base = Solved(self, self.circuits)  # with everything in service
 
     def islands(self, circuits: Any) -> Any:
         """Return the number of the grid island that each node is in, for the recomputed power flow."""
@@ -251,31 +249,16 @@ class Solved:
 def power_flow(physics: PlanPhysics) -> Violations:
     """Check that the flow on every corridor is that of the reactances, and in each year what a contingency leaves."""
     nodes = sorted(physics.grid.nodes, key=lambda node: node.id)
-    at = {node.id: i for i, node in enumerate(nodes)}
     rows = [row for row in _circuits(physics) if row[1] > 0 and row[0].a != row[0].b and row[0].reactance_pu]
-    lines = [line for line, _ in rows]
     for year in years(physics) if physics.grid.rules.grid_model == "dc" else ():
         own = [node.replaced(generation_mw=year.available[node.id]) for node in nodes]
-        site_mw = np.array([year.load.get(node.id, 0.0) for node in nodes])
-        grid = GridArrays(
-            names=[node.id for node in nodes],
-            lines=[line.id for line in lines],
-            a=np.array([at[line.a] for line in lines], dtype=int),
-            b=np.array([at[line.b] for line in lines], dtype=int),
-            circuits=np.array([circuits for _, circuits in rows], dtype=float),
-            rating_mw=np.array([line.rating_mw for line in lines], dtype=float),
-            one_circuit=np.array([100.0 / (line.reactance_pu or 1.0) for line in lines]),
-            available_mw=np.array([node.generation_mw for node in own]),
-            unit_share=np.array([lost_share(node) for node in own]),
-            generated_mw=np.array([year.generated.get(node.id, 0.0) for node in nodes]),
-            load_mw=site_mw + np.array([node.load_mw for node in nodes]),
-            site_mw=site_mw,
-        )
+        mw = (np.array([by_node.get(node.id, 0.0) for node in nodes]) for by_node in (year.generated, year.load))
+        grid = GridArrays(own, rows, *mw)
         found = grid.base.flows(grid.generated_mw - grid.load_mw)
         stated = {flow.line: flow.mw for flow in year.flows}
-        for line, mw in zip(grid.lines, found.tolist(), strict=True):
-            if abs(stated.get(line, 0.0) - mw) > max(FLOW_MW, TOLERANCE * abs(mw)):
-                message = f"{show(stated.get(line, 0.0))} MW stated, {show(mw)} MW by the reactances"
+        for line, flow in zip(grid.lines, found.tolist(), strict=True):
+            if abs(stated.get(line, 0.0) - flow) > max(FLOW_MW, TOLERANCE * abs(flow)):
+                message = f"{show(stated.get(line, 0.0))} MW stated, {show(flow)} MW by the reactances"
                 yield broken(f"power_flow[{line}]{year.suffix}", message)
         for violation in _security(physics, grid, found):
             yield violation.replaced(rule=violation.rule + year.suffix)

@@ -24,8 +24,7 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
-from planner.physics.training.collectives import front_layers
-from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
+from planner.physics.training.layer_time import LayerTimes, days_of
 from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
@@ -38,7 +37,6 @@ Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
-ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 PARTS = 8  # of a range that stays open
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
@@ -52,19 +50,14 @@ class Space:
 
     def __init__(self, *, instance: Instance, transport_slowdown: float) -> None:
         self.instance, self.transport_slowdown = instance, transport_slowdown
-        self.machine, self.rules, network = machine_of(instance), instance.workload.rules, instance.network
+        self.machine, self.rules = machine_of(instance), instance.workload.rules
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
         self.memory_limit = memory_limit_bytes(instance)
         self.site_racks = max_site_racks(instance)
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
-        # Idle GPUs are cabled too where they are the spares.
-        work = instance.workload
-        sequences = work.tokens / work.sequence_length / work.availability
-        self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
-        self.wires_all = network is not None and network.spares.asked
-        self.stripes = 1 if network is None else instance.pins.get("placement.stripes", 1)  # rack stages at least
+        self.days_a_second = days_of(instance, 1.0)  # days to train for a second a sequence
         self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
@@ -262,14 +255,6 @@ class Cut:
         return self.space.sequences // self.shape.micro_batch
 
     @cached_property
-    def least_layers(self) -> int:
-        """Layers of usual length that together take no longer than the model's, whose front ones may be faster."""
-        usual, front = self.times.times, self.times.front
-        each = usual.forward_seconds + usual.backward_seconds
-        lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
-        return self.space.layers - math.ceil(front_layers(self.machine.model) * lighter / each - ROUNDING)
-
-    @cached_property
     def send_seconds(self) -> tuple[float, float]:
         """Seconds that a checked cut's pipeline send takes between stages of different racks, and of one rack."""
         both = self.times, step_prediction.inside_rack(self.times)
@@ -291,7 +276,8 @@ class Cut:
 
     def _all_pipelines(self) -> CutPipelines:
         """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
-        layers, gpus, pins = self.space.layers, self.space.gpus, self.space.instance.pins
+        layers, gpus, network = self.space.layers, self.space.gpus, self.space.instance.network
+        pins = self.space.instance.pins
         fit, framework = gpus // self.shape.gpus, self.machine.software.parallelism
         stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
         if self.space.rules.even_stages and "layout.layers_per_stage" not in pins:
@@ -311,11 +297,11 @@ class Cut:
             names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
             rows.append([0 if block is None else getattr(block, name) for name in names])
         racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
-        wired = np.where(self.space.wires_all & (wired > 0), gpus, wired)
-        found = CutPipelines(
-            p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4
-        )
-        fine = (replicas > 0) & (-(-p // q) >= self.space.stripes)
+        if network is not None and network.spares.asked:  # idle GPUs are cabled too: they are the spares
+            wired = np.where(wired > 0, gpus, wired)
+        stages = -(-p // q)  # in racks of their own, of which a stripe has at least one
+        found = CutPipelines(p, v, q, stages * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4)
+        fine = (replicas > 0) & (stages >= (pins.get("placement.stripes", 1) if network is not None else 1))
         columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
         for name, column in columns.items():
             fine &= column == pins.get(f"layout.{name}", column)
