@@ -26,23 +26,19 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
     plan, network, hardware = physics.plan, physics.instance.network, physics.instance.hardware
     split, fabrics = plan.sites, plan.fabric.sites if plan.fabric else None
     if split is not None:
-        standing = {place.site.id: place.authority.id for place in physics.standing}
-        if any(site.id not in standing for site in split.sites):
+        if len(physics.standing) < len(split.sites):
             return None
         exact = []
-        for site in split.sites:
-            drawn = hardware, site.racks, physics.fabric_mw(site.id)
+        for place in physics.standing:
+            drawn = hardware, place.site.racks, physics.fabric_mw(place.site.id)
             mw = {"facility_mw": facility_mw(*drawn), "it_mw": it_mw(*drawn)}
-            exact.append(site.replaced(balancing_authority=standing[site.id], **mw))
-        km = {(link.a, link.b): physics.route_km(link.a, link.b) for _, link in sites.links(physics)}
-        links = ((link, km.get((link.a, link.b), link.route_km)) for link in split.links)
-        known = {
-            "sites": tuple(exact),
-            "new_lines": tuple(line for line in split.new_lines if line.line in physics.built),
-            "upgrades": tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
-            "links": tuple(link.replaced(route_km=route) for link, route in links),
-        }
-        split = split.replaced(**known)
+            exact.append(place.site.replaced(balancing_authority=place.authority.id, **mw))
+        split = split.replaced(
+            sites=tuple(exact),
+            new_lines=tuple(line for line in split.new_lines if line.line in physics.built),
+            upgrades=tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
+            links=tuple(link.replaced(route_km=physics.route_km(link.a, link.b)) for link in split.links),
+        )
     if fabrics is not None and network is not None:
         if set(fabrics) != set(physics.wired):
             return None
