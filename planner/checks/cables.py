@@ -19,7 +19,6 @@ from planner.physics.network.clos_fabric import BLOCKS, Design
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
 from planner.physics.network.links import Ints
-from planner.physics.network.transport import FreeUplinks, free_uplinks, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
 from planner.physics.training.step_prediction import machine_of
@@ -127,7 +126,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
     for site, fabric, network in fabrics(physics):
         gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
         asked = network.wan_gateway and between is not None
-        gbps = wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
+        gbps = transport.wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
         if (gateway is not None) != (gbps > 0):
             stated = f"{int(gateway is not None)} WAN gateways stated, {int(gbps > 0)} expected"
             yield broken(f"wan_gateway[{site}]", stated)
@@ -143,7 +142,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
         price = wan_gateway_bill(network, switch, design)
         found = {
             "wan_gbps": gbps,
-            "wan_ports": design.networks * wan_ports(gbps, design.networks, switch.port_gbps),
+            "wan_ports": design.networks * transport.wan_ports(gbps, design.networks, switch.port_gbps),
             "uplinks": design.wan_gateway_links,
             "switches": design.wan_gateways,
             "cost_usd": price.usd,
@@ -175,12 +174,12 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     return transport.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
 
 
-def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
+def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> transport.FreeUplinks:
     """Recompute the share of a site's leaf uplinks that its WAN gateway leaves free; all of them without a gateway."""
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
-        return FreeUplinks()
-    return free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
+        return transport.FreeUplinks()
+    return transport.free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
