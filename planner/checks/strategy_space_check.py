@@ -25,7 +25,7 @@ from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import LayerTimes, days_of
-from planner.physics.training.memory import LayerBytes, layer_bytes
+from planner.physics.training.memory import LayerBytes, layer_bytes, repeats_modules
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
@@ -136,16 +136,7 @@ class Space:
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
             return [(pin, "no")] if pin == "none" or self.rules.selective else []
-        model, experts = self.machine.model, self.machine.model.experts
-        has = {  # by module that the stack may repeat, whether some layer of the model has it
-            "layernorm": model.latent_attention is not None or experts is not None,
-            "mla_up_proj": model.latent_attention is not None,
-            "mlp": experts is None or experts.dense_layers > 0,
-            "moe": experts is not None,
-            "moe_act": experts is not None,
-            "shared_experts": experts is not None and experts.shared_ffn > 0,
-        }
-        if any(has[name] for name in set(software.recompute_modules) - {"core_attn"}):
+        if repeats_modules(self.machine):
             if pin == "full":
                 return [("none", "some")]
             return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
