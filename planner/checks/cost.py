@@ -36,7 +36,9 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
             sites=tuple(exact),
             new_lines=tuple(line for line in split.new_lines if line.line in physics.built),
             upgrades=tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
-            links=tuple(link.replaced(route_km=physics.route_km(link.a, link.b)) for link in split.links),
+            links=tuple(
+                link.replaced(route_km=physics.route_km(link.a, link.b) or link.route_km) for link in split.links
+            ),
         )
     if fabrics is not None and network is not None:
         if set(fabrics) != set(physics.wired):

@@ -10,7 +10,6 @@ from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics, PoweredSite
 from planner.physics.site import cost, fibre, wan
-from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.fibre import Demand, Edge, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, SitesPlan, WanDemand, WanPlan
@@ -197,7 +196,7 @@ class Requirements(NamedTuple):
 
     def capex_usd(self, physics: PlanPhysics, design: WanPlan) -> float:
         """Recompute the capital of the wavelengths of a fibre design, in USD."""
-        return math.fsum(link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in self.lit(design))
+        return math.fsum(cost.link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in self.lit(design))
 
 
 def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetrics) -> float:
@@ -357,7 +356,7 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
             "route_km": offered.route_km,
             "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths),
             "capacity_gbps": edge.wavelengths * net.wavelength_gbps,
-            "usd_per_year": link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
+            "usd_per_year": cost.link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
         }
         yield from figures(rule, edge, found)
     yield from figures("edges", design, {"capex_usd": req.capex_usd(physics, design)})

@@ -54,7 +54,8 @@ class Space:
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
         self.memory_limit = memory_limit_bytes(instance)
-        self.site_racks = max_site_racks(instance)
+        rooms = MANY if instance.grid is None else max((x for _, x in _rooms(instance, instance.grid)[0]), default=0.0)
+        self.site_racks = math.floor(min(rooms * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
         self.days_a_second = days_of(instance, 1.0)  # days to train for a second a sequence
@@ -324,13 +325,6 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     return min(wanted, paid) if wanted <= racks else 0
 
 
-def max_joined_racks(instance: Instance, wired_gpus: int, stated: float = 0) -> float:
-    """Bound, for the check, the racks that all sites' fabrics join, a site at least `stated`; in whole modules."""
-    site = max(joined_racks(instance, wired_gpus), stated)
-    each = instance.hardware.racks_per_module if instance.grid else 1
-    return max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
-
-
 def max_sites(instance: Instance) -> int:
     """Bound, for the check, the sites that may hold racks."""
     grid = instance.grid
@@ -383,15 +377,6 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
     return limit
 
 
-def max_site_racks(instance: Instance) -> int:
-    """Bound, for the check, the racks of one site by its limits and its area's headroom; no bound without a grid."""
-    if instance.grid is None:
-        return MANY
-    rooms, _ = _rooms(instance, instance.grid)
-    modules = max((room for _, room in rooms), default=0.0)
-    return math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
-
-
 def _candidates(grid: Grid) -> list[PowerNode]:
     months = grid.rules.ready_within_months
     return [node for node in grid.nodes if node.site and (months is None or node.ready_months <= months)]
@@ -419,15 +404,16 @@ def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]
     return rooms, within
 
 
-def most_racks(instance: Instance, proof: JointProof | None = None) -> Callable[[int], int]:
+def most_racks(instance: Instance, proof: JointProof) -> Callable[[int], int]:
     """Return the checker's most racks by GPUs cabled: its arithmetic, or what a plan states if less, on trust."""
-    proof = JointProof() if proof is None else proof
-    stated, joined_racks_stated = proof.max_racks_by_wired_gpus, proof.joined_racks_by_wired_gpus
+    stated, each = proof.max_racks_by_wired_gpus, instance.hardware.racks_per_module if instance.grid else 1
 
     @cache
     def most(wired_gpus: int) -> int:
-        # A fabric joins what the proof says, or more if the checker's own designs do. Fewer racks are of a MILP.
-        joined = max_joined_racks(instance, wired_gpus, joined_racks_stated.get(wired_gpus, math.inf))
+        # A fabric joins what the proof says, or more if the checker's own designs do; a site's racks are in whole
+        # modules. Fewer racks are of a MILP.
+        site = max(joined_racks(instance, wired_gpus), proof.joined_racks_by_wired_gpus.get(wired_gpus, math.inf))
+        joined = max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
         own, fewer = int(min(max_racks(instance, wired_gpus), joined)), [gpus for gpus in stated if gpus <= wired_gpus]
         return min(own, stated[max(fewer)]) if fewer else own
 

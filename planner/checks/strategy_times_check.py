@@ -90,16 +90,11 @@ class ColumnTimes:
         """Bound a checked column's replicas at one site, which alone share their ZeRO state."""
         return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
 
-    @property
-    def inside(self) -> Any:
-        """Whether all pipeline stages of a checked column are in one rack."""
-        return self.ranges.p <= self.ranges.stages_per_rack
-
     @cached_property
     def send(self) -> Floats:
         """Seconds of one pipeline send between stages of a checked column."""
-        far, near = self.cut.send_seconds
-        return np.asarray(np.where(self.inside, near, far) * (self.ranges.p > 1), dtype=np.float64)
+        (far, near), p = self.cut.send_seconds, self.ranges.p
+        return np.asarray(np.where(p <= self.ranges.stages_per_rack, near, far) * (p > 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +307,7 @@ class PipelineSplits(ColumnTimes):
     def pipeline(self) -> Pipeline:
         """The times of the pipeline whose layer splits are checked."""
         times = replace(self.cut.times, zero_stage=self.zero_stage)
-        return step_prediction.inside_rack(times) if bool(self.inside) else times
+        return step_prediction.inside_rack(times) if self.p <= self.ranges.stages_per_rack else times
 
     @cached_property
     def rounds(self) -> float:

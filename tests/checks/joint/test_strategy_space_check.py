@@ -31,6 +31,7 @@ from planner.models.joint.strategy_space import problem_of
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions
+from planner.plan.certificate import JointProof
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -274,7 +275,7 @@ def of_kind(seed: int, kind: str) -> Instance:
 
 
 def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutPipelines:
-    every = fastest_ranges(cut, x, most_racks(cut.space.instance), NEVER)
+    every = fastest_ranges(cut, x, most_racks(cut.space.instance, JointProof()), NEVER)
     if not len(every):
         return every
     every, ends = every.part([r.randrange(len(every)) for _ in range(number)]), []
