@@ -13,7 +13,6 @@ from planner.checks.fabric import joined_racks
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.strategy_space_check import Cut, CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, fastest_ranges, witness
-from planner.instance.grid import Grid
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
@@ -76,7 +75,7 @@ def missing_columns(
     for cut in space.cuts():
         if stop():
             return
-        pipelines, own = cut.pipelines(), unmet.get(_cut_key(cut), set())
+        pipelines, own = cut.pipelines, unmet.get(_cut_key(cut), set())
         for key in list(own):
             zero, p, v, per_rack = key[len(CUT) :]
             same = (pipelines.p == p) & (pipelines.v == v) & (pipelines.stages_per_rack == per_rack)
@@ -270,13 +269,10 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
-    grid = instance.grid or Grid(balancing_authorities=(), nodes=())
-    leads, limit = [line.lead_months for line in grid.new_lines], grid.rules.ready_within_months
-    leads += [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
-    leads += [node.ready_months for node in grid.nodes if node.site]
+    leads = instance.grid.lead_months if instance.grid is not None else ()
     for hardware in instance.hardware.each_alone():
         asked, own_months = instance.replaced(hardware=hardware), hardware.ready_months
-        waits = {max(own_months, lead) for lead in leads if limit is None or lead <= limit} or {own_months}
+        waits = {max(own_months, lead) for lead in leads} or {own_months}
         for months in sorted(waits):
             last = months == max(waits)
             one = asked if last else asked.replaced(grid__rules__ready_within_months=months)

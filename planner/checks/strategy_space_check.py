@@ -26,7 +26,7 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import LayerTimes, days_of
 from planner.physics.training.memory import LayerBytes, layer_bytes, repeats_modules
-from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
+from planner.physics.training.operations import LayerShape, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
@@ -59,7 +59,6 @@ class Space:
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
         self.days_a_second = days_of(instance, 1.0)  # days to train for a second a sequence
-        self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values of a layout choice that its pin leaves in the checker's declared space."""
@@ -83,7 +82,7 @@ class Space:
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
         rules, model, sequence = self.rules, machine.model, machine.sequence
-        fronts = dict[LayerShape, LayerTimes]()
+        fronts, known = dict[LayerShape, LayerTimes](), dict[tuple[Any, ...], CutPipelines]()
         taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
@@ -98,8 +97,11 @@ class Space:
             for one, kept, overlaps in ways:
                 times = step_prediction.pipeline_of(machine, one, phi, fronts)
                 for schedule in schedules:
+                    key = *one.degrees, schedule  # cuts that split a replica alike have the same pipelines
+                    x = known[key] if key in known else known.setdefault(key, self._pipelines(one, schedule))
+                    x = x if overlaps is None else x.part(may_overlap_experts(x.p, x.v) == overlaps)
                     own = replace(times, order=schedule)
-                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
+                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, pipelines=x)
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, has = self.machine.model, set(self.machine.software.parallelism)
@@ -124,6 +126,38 @@ class Space:
                         expert_parallel=expert,
                         tensor_inner=inner,
                     )
+
+    def _pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
+        """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
+        layers, gpus, network, pins = self.layers, self.gpus, self.instance.network, self.instance.pins
+        fit, framework = gpus // shape.gpus, self.machine.software.parallelism
+        stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
+        if self.rules.even_stages and "layout.layers_per_stage" not in pins:
+            stages = stages[layers % stages == 0]
+        chunks = schedule == "1f1b" and "interleaved" in framework
+        most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
+        p = np.repeat(stages, most)
+        v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
+        packed = p > 1 if fit > 1 else np.zeros_like(p, dtype=bool)
+        q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
+        p, v = np.append(p, p[packed]), np.append(v, v[packed])
+        kinds, at = np.unique(q, return_inverse=True)
+        rows = []  # of the block of one rack stage; those of longer pipelines have as many more racks
+        for kind in kinds.tolist():
+            own = {"stages_per_rack": kind, "replicas_per_rack": pins.get("layout.replicas_per_rack")}
+            block = block_of(gpus, shape.degrees, pipeline_parallel=1, **own)
+            names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
+            rows.append([0 if block is None else getattr(block, name) for name in names])
+        racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
+        if network is not None and network.spares.asked:  # idle GPUs are cabled too: they are the spares
+            wired = np.where(wired > 0, gpus, wired)
+        stages = -(-p // q)  # in racks of their own, of which a stripe has at least one
+        found = CutPipelines(p, v, q, stages * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4)
+        fine = (replicas > 0) & (stages >= (pins.get("placement.stripes", 1) if network is not None else 1))
+        columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
+        for name, column in columns.items():
+            fine &= column == pins.get(f"layout.{name}", column)
+        return found.part(np.flatnonzero(fine))
 
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
         """Return pairs of the checker's space (activations a layer keeps, whether whole layers may be recomputed).
@@ -227,19 +261,14 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A timed way to cut a layer; `overlapping`: of pipelines that may overlap experts, of others, or (None) of all."""
+    """A timed way to cut a layer, and its pipelines: all, or those that may overlap experts, or the others."""
 
     space: Space
     shape: LayerShape
     schedule: Schedule
     repeats: Repeats
     times: Pipeline
-    overlapping: bool | None = None
-
-    @property
-    def machine(self) -> Machine:
-        """The machine on which the checker times a cut, with padded sequences."""
-        return self.times.machine
+    pipelines: "CutPipelines"
 
     @property
     def total_micro_batches(self) -> int:
@@ -256,48 +285,7 @@ class Cut:
     @cached_property
     def layer_bytes(self) -> LayerBytes:
         """The activation bytes of a layer of a checked cut on one GPU."""
-        return layer_bytes(self.machine, self.shape)
-
-    def pipelines(self) -> CutPipelines:
-        """Return every pipeline of a checked cut; cuts that split a replica alike share the result."""
-        known, key = self.space.known_pipelines, (*self.shape.degrees, self.schedule)
-        if key not in known:
-            known[key] = self._all_pipelines()
-        found, overlapping = known[key], self.overlapping
-        return found if overlapping is None else found.part(may_overlap_experts(found.p, found.v) == overlapping)
-
-    def _all_pipelines(self) -> CutPipelines:
-        """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
-        layers, gpus, network = self.space.layers, self.space.gpus, self.space.instance.network
-        pins = self.space.instance.pins
-        fit, framework = gpus // self.shape.gpus, self.machine.software.parallelism
-        stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
-        if self.space.rules.even_stages and "layout.layers_per_stage" not in pins:
-            stages = stages[layers % stages == 0]
-        chunks = self.schedule == "1f1b" and "interleaved" in framework
-        most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
-        p = np.repeat(stages, most)
-        v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
-        packed = p > 1 if fit > 1 else np.zeros_like(p, dtype=bool)
-        q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
-        p, v = np.append(p, p[packed]), np.append(v, v[packed])
-        kinds, at = np.unique(q, return_inverse=True)
-        rows = []  # of the block of one rack stage; those of longer pipelines have as many more racks
-        for kind in kinds.tolist():
-            own = {"stages_per_rack": kind, "replicas_per_rack": pins.get("layout.replicas_per_rack")}
-            block = block_of(gpus, self.shape.degrees, pipeline_parallel=1, **own)
-            names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
-            rows.append([0 if block is None else getattr(block, name) for name in names])
-        racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
-        if network is not None and network.spares.asked:  # idle GPUs are cabled too: they are the spares
-            wired = np.where(wired > 0, gpus, wired)
-        stages = -(-p // q)  # in racks of their own, of which a stripe has at least one
-        found = CutPipelines(p, v, q, stages * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4)
-        fine = (replicas > 0) & (stages >= (pins.get("placement.stripes", 1) if network is not None else 1))
-        columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
-        for name, column in columns.items():
-            fine &= column == pins.get(f"layout.{name}", column)
-        return found.part(np.flatnonzero(fine))
+        return layer_bytes(self.times.machine, self.shape)
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:
