@@ -196,36 +196,29 @@ def ends(physics: PlanPhysics) -> Violations:
         yield broken(rule, f"{', '.join(end.name for end in result.ends)} in an order of its own")
         return
     goal, last, layout = by_name["goal"], result.ends[-1], physics.plan.layout
-    figures = [
-        ("days of the last end", last.days_to_train, result.value),
-        ("capital of the last end", last.capital_usd, _capital_usd(physics)),
-        ("the goal", goal.value, goal.days_to_train),
-    ]
-    limits = [
-        (goal.capital_usd, physics.instance.limits.budget_usd, "USD of the fastest plan", "USD of the budget"),
-        (result.bound, goal.value, "days, the bound", "days of the fastest plan"),
-    ]
+    yield from must_equal(rule, "days of the last end", last.days_to_train, result.value)
+    yield from must_equal(rule, "capital of the last end", last.capital_usd, _capital_usd(physics))
+    yield from must_equal(rule, "the goal", goal.value, goal.days_to_train)
+    budget = physics.instance.limits.budget_usd
+    yield from at_most(rule, goal.capital_usd, budget, "USD of the fastest plan", "USD of the budget")
+    yield from at_most(rule, result.bound, goal.value, "days, the bound", "days of the fastest plan")
     for name, end in by_name.items():
-        share = max(asked.tolerance, asked.indifference) if name == "simplest" else asked.tolerance
-        most = f"days, {1 + share:g} times the fewest"
-        limits.append((end.days_to_train, goal.value * (1 + share), f"days of {name}", most))
+        share = 1 + (max(asked.tolerance, asked.indifference) if name == "simplest" else asked.tolerance)
+        most = f"days, {share:g} times the fewest"
+        yield from at_most(rule, end.days_to_train, goal.value * share, f"days of {name}", most)
     if "capital" in by_name:
-        usd = by_name["capital"].capital_usd
-        figures.append(("the capital", by_name["capital"].value, usd))
-        limits.append((usd, goal.capital_usd, "USD of the cheapest", "USD of the fastest plan"))
-        share = 1 + asked.tolerance
+        usd, share = by_name["capital"].capital_usd, 1 + asked.tolerance
+        yield from must_equal(rule, "the capital", by_name["capital"].value, usd)
+        yield from at_most(rule, usd, goal.capital_usd, "USD of the cheapest", "USD of the fastest plan")
         for name in order[2:]:
-            limits.append((by_name[name].capital_usd, usd * share, f"USD of {name}", f"{share:g} of least USD"))
+            sides = f"USD of {name}", f"{share:g} of least USD"
+            yield from at_most(rule, by_name[name].capital_usd, usd * share, *sides)
     if "simplest" in by_name and layout is not None:
-        kinds = (*layout.degrees, layout.pipeline_parallel, layout.data_parallel)
-        figures.append(("kinds of parallelism", by_name["simplest"].value, sum(degree > 1 for degree in kinds)))
+        kinds = sum(degree > 1 for degree in (*layout.degrees, layout.pipeline_parallel, layout.data_parallel))
+        yield from must_equal(rule, "kinds of parallelism", by_name["simplest"].value, kinds)
     if "leaf_local" in by_name and asked.indifference <= asked.tolerance and physics.crossings:
         local = min(1 - own.groups_split / len(physics.stages[site]) for site, own in physics.crossings.items())
-        figures.append(("share of groups under one leaf", by_name["leaf_local"].value, local))
-    for what, stated, found in figures:
-        yield from must_equal(rule, what, stated, found)
-    for left, right, left_is, right_is in limits:
-        yield from at_most(rule, left, right, left_is, right_is)
+        yield from must_equal(rule, "share of groups under one leaf", by_name["leaf_local"].value, local)
 
 
 def status(physics: PlanPhysics) -> Violations:

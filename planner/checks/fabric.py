@@ -252,7 +252,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 @needs("layout")
 def cabled(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check that a fabric cables the racks that carry replicas, with the GPUs of each that work."""
-    own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
+    own = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
     work = -(-own // layout.racks_per_replica)
     for site, _, _ in fabrics(physics):
         racks, gpus = physics.cabled_racks(site), physics.wired_gpus_per_rack(site)

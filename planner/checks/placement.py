@@ -171,6 +171,14 @@ class Replay:
         """Return the root switch above a leaf, for the check of a placement; one for all that is no tree."""
         return (self.chains[leaf] or [leaf])[-1] if self.topology.kind == "tree" and leaf in self.chains else ""
 
+    @cached_property
+    def exchanges(self) -> dict[str, list[list[int]]]:
+        """The groups of ranks that a placed mesh keeps together, in order: "" for members, then by exchanging axis."""
+        mesh, size = self.job.mesh or {}, self.job.traffic_bytes_per_step
+        axes = [axis for axis in ("tensor", "context", "expert", "data") if mesh.get(axis, 1) > 1]
+        order = [""] * (self.job.nodes_per_member > 1) + sorted(axes, key=lambda axis: -size.get(axis, 0.0))
+        return {axis: list(lines_of(self.job, axis).values()) for axis in order or ["data"]} if mesh else {}
+
     def leaves(self, groups: Iterable[Iterable[int]]) -> list[set[str]]:
         """Return the leaves under which a placement puts groups of ranks."""
         return [{self.leaf[self.placed.nodes[rank]] for rank in ranks} for ranks in groups]
@@ -270,21 +278,13 @@ def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]
     return found
 
 
-def exchanges(job: Job) -> list[str]:
-    """Return the groups that a mesh job keeps together, in order: "" for a member's nodes, then the exchanging axes."""
-    size = job.traffic_bytes_per_step
-    axes = [axis for axis in ("tensor", "context", "expert", "data") if (job.mesh or {}).get(axis, 1) > 1]
-    found = [""] * (job.nodes_per_member > 1) + sorted(axes, key=lambda axis: -size.get(axis, 0.0))
-    return found or ["data"]
-
-
 def _what(axis: str) -> str:
     return {"": "members", "data": "groups"}.get(axis, f"{axis} groups")
 
 
 def groups(replay: Replay) -> Violations:
     """Check the leaves that a placement's groups name, the groups split and across switches, and the order of axes."""
-    placed, job = replay.placed, replay.job
+    placed = replay.placed
     on = [{replay.leaf[node] for node in group.nodes} for group in placed.groups]
     for group, leaves in zip(placed.groups, on, strict=True):
         if set(group.leaves) != leaves or len(group.leaves) != len(leaves):
@@ -293,14 +293,13 @@ def groups(replay: Replay) -> Violations:
     found = replay.counts(on, "groups")
     names = {"groups_split": "split groups", "extra_pieces": "extra pieces", "groups_cross_pod": "groups across pods"}
     yield from figures("figures", placed, {name: found.get(words, 0) for name, words in names.items()})
-    order = exchanges(job) if job.mesh else []
-    splits = [f"split {_what(axis)}" for axis in order]
+    splits = [f"split {_what(axis)}" for axis in replay.exchanges]
     listed = [figure.name for figure in placed.figures if figure.name in splits]
     if listed != splits and placed.figures:
         yield broken("groups_of_axes", f"figures count {', '.join(listed)}, not {', '.join(splits)} in this order")
-    for axis in order:
-        found |= replay.counts(replay.leaves(lines_of(job, axis).values()), _what(axis))
-    if not job.mesh:
+    for axis, lines in replay.exchanges.items():
+        found |= replay.counts(replay.leaves(lines), _what(axis))
+    if not replay.job.mesh:
         del found["split groups"]  # a kind's groups may weigh their bytes
     for figure in placed.figures:
         if figure.name in found:
@@ -324,8 +323,8 @@ def neighbours(replay: Replay) -> Violations:
     blocks: dict[tuple[int, ...], frozenset[tuple[str, ...]]] = {}
     outside: list[str] = []
     if job.mesh:
-        order = exchanges(job)
-        split = (any(len(on) > 1 for on in replay.leaves(lines_of(job, axis).values())) for axis in order)
+        order = list(replay.exchanges)
+        split = (any(len(on) > 1 for on in replay.leaves(lines)) for lines in replay.exchanges.values())
         at = next((i for i, apart in enumerate(split) if apart), len(order) - 1)
         rest = [axis for axis in reversed(job.mesh) if axis not in order]
         outside = [*sorted(rest, key=lambda axis: axis == "pipeline"), *reversed(order[at + 1 :])]
@@ -363,9 +362,7 @@ def proofs(replay: Replay) -> Violations:
     split, bound, kinds = placed.groups_split, placed.lower_bound_split, job.kinds
     yield from at_most("lower_bound", bound, split, "groups split in any placement", "groups split")
     counts = [("lower_bound_split", own.size, sum(one.count for one in kinds if one.size >= own.size)) for own in kinds]
-    for axis in exchanges(job) if job.mesh else ():
-        lines = list(lines_of(job, axis).values())
-        counts.append((f"split {_what(axis)}", len(lines[0]), len(lines)))
+    counts += [(f"split {_what(axis)}", len(lines[0]), len(lines)) for axis, lines in replay.exchanges.items()]
     bounds = {figure.name: figure.bound for figure in placed.figures} | {"lower_bound_split": bound}
     for name, size, count in counts if job.segment_nodes == 1 else ():
         closed = max(0, count - sum(nodes // size for nodes in replay.free.values()))

@@ -14,7 +14,6 @@ from planner.physics import recovery, spares
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import CheckpointedJob
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
@@ -106,7 +105,7 @@ def sections(physics: PlanPhysics) -> Violations:
 
 def spare_racks(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
     """Check that the reliability section has the spare racks of every site, the fewest that meet their target."""
-    own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
+    own = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
     work, spare, targets = -(-own // layout.racks_per_replica), plan.spare_gpus_per_rack, set(job.r.spare_targets)
     fit = spares.rack_availability(job.r, work, spare) if spare >= 0 else 0.0
     yield from must_be("spares", "sites", sorted(plan.spare_racks_by_site), sorted(physics.replicas))
