@@ -131,28 +131,23 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
     there are several pods, and of a core's where there are several zones. A switch that holds every endpoint has
     nothing above it that could be narrower. A loss to survive leaves every two leaves of a tree joined.
     """
-    most, survives = network.max_oversubscription, network.survives
+    most, survives, (leaf, spine, core) = network.max_oversubscription, network.survives, network.tier_ratios
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
-    for block, several, leaves, links in (
-        ("leaf", not design.single, 1, min(design.up_port_range)),
-        ("pod", design.pods > 1, pod, design.pod_uplinks),
-        ("zone", design.zones > 1, zone, design.zone_uplinks),
+    of_leaf = design.leaf_down * design.nic_gbps, design.leaf_up * design.link_gbps
+    for block, several, leaves, links, tier, ratio, (down, up) in (
+        ("leaf", not design.single, 1, min(design.up_port_range), "leaf", leaf, of_leaf),
+        ("pod", design.pods > 1, pod, design.pod_uplinks, "spine", spine, (design.spine_down, design.spine_up)),
+        ("zone", design.zones > 1, zone, design.zone_uplinks, "core", core, (design.core_down, design.core_up)),
     ):
-        ends, up = design.leaf_down * leaves * design.nic_gbps, links * design.link_gbps
-        if several:
-            sides = f"of {ends:,.0f} Gbps of GPUs may leave a {block}", f"Gbps of a {block}'s uplinks"
-            yield from at_most("core_share", network.min_core_share * ends, up, *sides)
-            if most is not None and not isinstance(most, tuple) and most < math.inf:
-                what = f"Gbps of GPUs out of a {block}"
-                at = f"at {to_one(most)} over {up:,.0f} Gbps of uplinks"
-                yield from at_most("oversubscription", ends, most * up, what, at)
-    leaf, spine, core = network.tier_ratios
-    for tier, ratio, down, up, several in (
-        ("leaf", leaf, design.leaf_down * design.nic_gbps, design.leaf_up * design.link_gbps, not design.single),
-        ("spine", spine, design.spine_down, design.spine_up, design.pods > 1),
-        ("core", core, design.core_down, design.core_up, design.zones > 1),
-    ):
-        if several and ratio < math.inf:
+        if not several:
+            continue
+        ends, out = design.leaf_down * leaves * design.nic_gbps, links * design.link_gbps
+        sides = f"of {ends:,.0f} Gbps of GPUs may leave a {block}", f"Gbps of a {block}'s uplinks"
+        yield from at_most("core_share", network.min_core_share * ends, out, *sides)
+        if most is not None and not isinstance(most, tuple) and most < math.inf:
+            at = f"at {to_one(most)} over {out:,.0f} Gbps of uplinks"
+            yield from at_most("oversubscription", ends, most * out, f"Gbps of GPUs out of a {block}", at)
+        if ratio < math.inf:
             what = f"Gbps down to one up of a {tier}"
             yield from at_most("oversubscription", down / max(up, 1e-9), ratio, what, "allowed")
     links, spines = cut_by(design)
