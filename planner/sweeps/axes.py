@@ -36,17 +36,10 @@ def canonical(path: str) -> str:
 
 def parts_of(path: str) -> list[str | int]:
     """Split an axis path, `network.switches[0].price_usd`, into its keys and positions."""
-    parts: list[str | int] = []
-    end = 0
-    for step in STEP.finditer(path):
-        if step.start() != end:
-            break
-        key, place = step.groups()
-        parts.append(key if key is not None else int(place) if place.isdigit() else place)
-        end = step.end()
-    if end != len(path) or not parts:
+    steps = STEP.findall(path)
+    if STEP.sub("", path) or not steps:  # something is left between the steps
         raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
-    return parts
+    return [key or (int(place) if place.isdigit() else place) for key, place in steps]
 
 
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
@@ -204,9 +197,8 @@ def changed(
         try:
             whole = value is None or isinstance(value, (list, tuple, dict))
             now = None if named else check_path(base, path, whole=whole)
-            new = value
-            if value is None and isinstance(now, (tuple, dict)):  # an empty one takes it away
-                new = now[:0] if isinstance(now, tuple) else {}
+            # An empty list or object takes it away.
+            new = type(now)() if value is None and isinstance(now, (tuple, dict)) else value
             put(data, base, path, new if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
