@@ -156,9 +156,8 @@ def choice(law: Any = LAW, loss: Any = None, *, stated: bool = True, **shape: in
     asked = SimpleNamespace(law=law, loss=loss, family=FAMILY)
     model = Model.model_validate({"name": "chosen", **GOOD, **shape})
     workload = SimpleNamespace(choose=asked, model=model, tokens=1e8)
-    return SimpleNamespace(
-        instance=SimpleNamespace(workload=workload), plan=SimpleNamespace(model_choice=object() if stated else None)
-    )
+    plan = SimpleNamespace(model_choice=object() if stated else None, objective=None)
+    return SimpleNamespace(instance=SimpleNamespace(workload=workload), plan=plan)
 
 
 def test_the_loss_is_of_the_law_that_states_one() -> None:
