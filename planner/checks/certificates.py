@@ -128,27 +128,29 @@ def objective(physics: PlanPhysics) -> Violations:
         yield from at_most("objective", result.bound, decision.certificate.bound, "bound", "proven by the certificate")
 
 
-@needs("cheaper")
-def cheaper(physics: PlanPhysics, named: certificate.CheaperPlan) -> Violations:
+def cheaper(physics: PlanPhysics) -> Violations:
     """Check that the cheaper plan that the objective names costs less, is almost as fast, and breaks no bound."""
     result, usd, rule = physics.plan.objective, _capital_usd(physics), "objective[cheaper]"
+    if result.cheaper is None:
+        return
     if result.name != "days_to_train" or result.value is None or usd is None:
         yield broken(rule, f"a cheaper plan where {result.name} is {show(result.value)}, fewest days expected")
         return
-    days, share = named.days_to_train, 1 + certificate.ALMOST_AS_FAST
+    days, share = result.cheaper.days_to_train, 1 + certificate.ALMOST_AS_FAST
     most = f"days, {share:g} times the plan's"
     yield from at_most(rule, days, result.value * share, "days of the cheaper plan", most)
     yield from at_most(rule, result.bound, days, "days, the bound", "days of the cheaper plan")
-    if named.capital_usd >= usd:
-        sides = f"{show(named.capital_usd)} USD of the cheaper plan >= {show(usd)}"
+    if result.cheaper.capital_usd >= usd:
+        sides = f"{show(result.cheaper.capital_usd)} USD of the cheaper plan >= {show(usd)}"
         yield broken(rule, f"{sides} USD of the plan")
 
 
-@needs("simplest")
-def simplest(physics: PlanPhysics, simpler: certificate.SimplerPlan) -> Violations:
+def simplest(physics: PlanPhysics) -> Violations:
     """Check that the simpler plan that the objective names is within 2 % of the fewest days and no dearer."""
     result, rule = physics.plan.objective, "objective[simplest]"
-    fewest_days = result.ends[0].value if result.ends else result.value
+    simpler, fewest_days = result.simplest, result.ends[0].value if result.ends else result.value
+    if simpler is None:
+        return
     if physics.instance.objective.minimize != "days_to_train" or not fewest_days:
         yield broken(rule, f"a simpler plan where the goal is {result.name}, fewest days expected")
         return
@@ -162,10 +164,11 @@ def simplest(physics: PlanPhysics, simpler: certificate.SimplerPlan) -> Violatio
     yield from at_most(rule, simpler.recomputed_layers, layers, "recomputed layers", "layers")
 
 
-@needs("freed")
-def freed(physics: PlanPhysics, free: certificate.FreedLayout) -> Violations:
+def freed(physics: PlanPhysics) -> Violations:
     """Check that the framework's rules bind the layers of stages, and how much faster the plan is without them."""
-    rule, layout = "objective[freed]", physics.plan.layout
+    free, rule, layout = physics.plan.objective.freed, "objective[freed]", physics.plan.layout
+    if free is None:
+        return
     yield from must_be(rule, "framework", free.framework, physics.instance.workload.rules.framework or "none")
     if layout is None or physics.metrics is None:
         yield broken(rule, "a layout without rules where the plan has no layout")

@@ -26,7 +26,6 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
         def checked(physics: PlanPhysics) -> Violations:
             owners: dict[str, object] = {"network": physics.instance, "metrics": physics}
             owners |= dict.fromkeys(("choose", "model"), physics.instance.workload)
-            owners |= dict.fromkeys(("cheaper", "simplest", "freed"), physics.plan.objective)
             found = [getattr(owners.get(name, physics.plan), name, None) for name in names]
             if not any(part is None for part in found) and not ("layout" in names and physics.faults):
                 yield from rule(physics, *found)

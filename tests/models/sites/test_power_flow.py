@@ -366,8 +366,7 @@ def test_a_dispatch_without_sites_keeps_the_rules_as_checked(seed: int) -> None:
         sites=(), links=(), new_lines=(), upgrades=(), excess=(), scenarios={}, generation_mw=made.fed,
         flows=tuple(Flow(line=k, mw=x) for k, x in made.flow.items()), certificate=Certificate.model_construct(),
     )  # fmt: skip
-    others = dict.fromkeys(("objective", "layout", "fabric", "placement"))
-    c = PlanPhysics(plan=Plan.model_construct(instance=instance, sites=plan, **others))
+    c = PlanPhysics(plan=Plan.model_construct(instance=instance, sites=plan, layout=None, fabric=None, placement=None))
     rules = (*power_flow.YEAR_RULES, site_rules.each_site)
     assert [v for rule in rules for v in rule(c)] == []
 
