@@ -16,10 +16,8 @@ from planner.checks.rule import Violations, at_most, broken, figures, must_be, m
 from planner.instance.network import Network
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import BLOCKS, Design, Ints
-from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
-from planner.physics.network.transport import FreeUplinks, free_uplinks, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
 from planner.physics.training.step_prediction import machine_of
@@ -127,7 +125,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
     for site, fabric, network in fabrics(physics):
         gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
         asked = network.wan_gateway and between is not None
-        gbps = wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
+        gbps = transport.wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
         if (gateway is not None) != (gbps > 0):
             stated = f"{int(gateway is not None)} WAN gateways stated, {int(gbps > 0)} expected"
             yield broken(f"wan_gateway[{site}]", stated)
@@ -143,7 +141,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
         price = wan_gateway_bill(network, switch, design)
         found = {
             "wan_gbps": gbps,
-            "wan_ports": design.networks * wan_ports(gbps, design.networks, switch.port_gbps),
+            "wan_ports": design.networks * transport.wan_ports(gbps, design.networks, switch.port_gbps),
             "uplinks": design.wan_gateway_links,
             "switches": design.wan_gateways,
             "cost_usd": price.usd,
@@ -175,12 +173,12 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     return transport.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
 
 
-def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
+def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> transport.FreeUplinks:
     """Recompute the share of a site's leaf uplinks that its WAN gateway leaves free; all of them without a gateway."""
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
-        return FreeUplinks()
-    return free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
+        return transport.FreeUplinks()
+    return transport.free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
@@ -204,20 +202,18 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
 
 def _links_out(design: Design) -> dict[str, tuple[int, float]]:
     """Count the racks of a leaf domain, pod and zone, and the links out of it for a GPU of each rack, in NICs."""
+    domain, found = design.domain_racks, dict[str, tuple[int, float]]()
+    blocks = {  # its racks and rails, the tier of its uppermost switches, and how many of it there are
+        "leaf": (domain, 1, "leaf", design.leaves),
+        "pod": (domain * design.domains_per_pod, design.rails_per_pod, "spine", design.networks * design.pods),
+        "zone": (domain * design.domains_per_zone, design.rails_per_zone, "core", design.networks * design.zones),
+    }
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
-    leaf, pod, zone = (design.domain_racks * of for of in (1, design.domains_per_pod, design.domains_per_zone))
-    in_pod, each = design.rails_per_pod * design.rail_gpus, design.link_nics
-    if isinstance(design, Dragonfly):  # links that flows are assured of; a tree's are its cables by block
-        found = {"leaf": (leaf, design.exits["leaf"] / design.rail_gpus * each)}
-        return found | ({"pod": (pod, design.exits["pod"] / in_pod * each)} if design.pods > 1 else {})
-    found = {}
-    if design.tiers > 1:
-        found["leaf"] = leaf, cables["leaf"] / design.leaves / design.rail_gpus * each
-    if design.tiers > 2:
-        found["pod"] = pod, cables["spine"] / (design.networks * design.pods) / in_pod * each
-    if design.tiers > 3:
-        in_zone = design.rails_per_zone * design.rail_gpus
-        found["zone"] = zone, cables["core"] / (design.networks * design.zones) / in_zone * each
+    for level in BLOCKS[: 1 + (design.pods > 1) if design.grouped else design.tiers - 1]:
+        racks, rails, tier, number = blocks[level]
+        # Of groups the links that flows are assured of; a tree's are its cables by block.
+        links = design.exits[level] if design.grouped else cables[tier] / number
+        found[level] = racks, links / (rails * design.rail_gpus) * design.link_nics
     return found
 
 

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.checks import cost, sites
-from planner.checks.cost import TCO, recomputed
 from planner.checks.layout import days as days_of_pools
 from planner.checks.layout import stated_loss
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import instance_sha256
-from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
+from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
+from planner.plan.plan_sections import LEAST_CAPITAL, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
@@ -93,16 +92,16 @@ def each_certificate(physics: PlanPhysics) -> Violations:
 
 def _capital_usd(physics: PlanPhysics) -> float | None:
     """Recompute the objective of the sites' certificate in USD: bill or cost of the run, and soft-rule penalties."""
-    price, split = recomputed(physics), physics.plan.sites
+    price, split = cost.recomputed(physics), physics.plan.sites
     if price is None:
         return None
-    in_all = cost.total_usd(physics) if physics.instance.objective.minimize == TCO else price.total_usd
+    in_all = cost.total_usd(physics) if physics.instance.objective.minimize == cost.TCO else price.total_usd
     return None if in_all is None else in_all + (split.excess_usd if split else 0.0)
 
 
 def _value(physics: PlanPhysics) -> float | None:
     goal = physics.instance.objective.minimize
-    if goal in (TCO, "cost_usd"):
+    if goal in (cost.TCO, "cost_usd"):
         return _capital_usd(physics)
     if goal == "loss":
         return stated_loss(physics)
@@ -160,10 +159,9 @@ def simplest(physics: PlanPhysics) -> Violations:
     yield from at_most(rule, days, fewest_days * share, "days", f"days, {share:g} times the fewest")
     yield from at_most(rule, days, physics.instance.limits.deadline_days, "days", "days, the deadline")
     yield from at_most(rule, simpler.capital_usd, _capital_usd(physics), "USD", "USD of the plan")
-    model = physics.instance.workload.model
-    if isinstance(model, Model):
-        yield from must_equal(rule, "layers of all stages", sum(simpler.layers_per_stage), model.layers)
-        yield from at_most(rule, simpler.recomputed_layers, model.layers, "recomputed layers", "layers")
+    layers = machine_of(physics.instance).model.layers
+    yield from must_equal(rule, "layers of all stages", sum(simpler.layers_per_stage), layers)
+    yield from at_most(rule, simpler.recomputed_layers, layers, "recomputed layers", "layers")
 
 
 def freed(physics: PlanPhysics) -> Violations:
@@ -183,9 +181,8 @@ def freed(physics: PlanPhysics) -> Violations:
     yield from must_equal(rule, "faster", free.faster, physics.metrics.step_seconds / found.step_seconds - 1)
     used, limit = found.memory_bytes_per_gpu, found.memory_limit_bytes
     yield from at_most(rule, used, limit, "bytes on the worst GPU", "bytes that may be filled")
-    model = physics.instance.workload.model
-    if isinstance(model, Model):
-        yield from must_equal(rule, "layers of all stages", sum(free.layers_per_stage), model.layers)
+    layers = machine_of(physics.instance).model.layers
+    yield from must_equal(rule, "layers of all stages", sum(free.layers_per_stage), layers)
 
 
 def ends(physics: PlanPhysics) -> Violations:
@@ -198,48 +195,30 @@ def ends(physics: PlanPhysics) -> Violations:
     if [end.name for end in result.ends] != order or order[0] != "goal":
         yield broken(rule, f"{', '.join(end.name for end in result.ends)} in an order of its own")
         return
-    goal, last, layout, placement = by_name["goal"], result.ends[-1], physics.plan.layout, physics.plan.placement
-    figures = [
-        ("days of the last end", last.days_to_train, result.value),
-        ("capital of the last end", last.capital_usd, _capital_usd(physics)),
-        ("the goal", goal.value, goal.days_to_train),
-    ]
-    limits = [
-        (goal.capital_usd, physics.instance.limits.budget_usd, "USD of the fastest plan", "USD of the budget"),
-        (result.bound, goal.value, "days, the bound", "days of the fastest plan"),
-    ]
+    goal, last, layout = by_name["goal"], result.ends[-1], physics.plan.layout
+    yield from must_equal(rule, "days of the last end", last.days_to_train, result.value)
+    yield from must_equal(rule, "capital of the last end", last.capital_usd, _capital_usd(physics))
+    yield from must_equal(rule, "the goal", goal.value, goal.days_to_train)
+    budget = physics.instance.limits.budget_usd
+    yield from at_most(rule, goal.capital_usd, budget, "USD of the fastest plan", "USD of the budget")
+    yield from at_most(rule, result.bound, goal.value, "days, the bound", "days of the fastest plan")
     for name, end in by_name.items():
-        share = max(asked.tolerance, asked.indifference) if name == "simplest" else asked.tolerance
-        most = f"days, {1 + share:g} times the fewest"
-        limits.append((end.days_to_train, goal.value * (1 + share), f"days of {name}", most))
+        share = 1 + (max(asked.tolerance, asked.indifference) if name == "simplest" else asked.tolerance)
+        most = f"days, {share:g} times the fewest"
+        yield from at_most(rule, end.days_to_train, goal.value * share, f"days of {name}", most)
     if "capital" in by_name:
-        usd = by_name["capital"].capital_usd
-        figures.append(("the capital", by_name["capital"].value, usd))
-        limits.append((usd, goal.capital_usd, "USD of the cheapest", "USD of the fastest plan"))
-        share = 1 + asked.tolerance
+        usd, share = by_name["capital"].capital_usd, 1 + asked.tolerance
+        yield from must_equal(rule, "the capital", by_name["capital"].value, usd)
+        yield from at_most(rule, usd, goal.capital_usd, "USD of the cheapest", "USD of the fastest plan")
         for name in order[2:]:
-            limits.append((by_name[name].capital_usd, usd * share, f"USD of {name}", f"{share:g} of least USD"))
+            sides = f"USD of {name}", f"{share:g} of least USD"
+            yield from at_most(rule, by_name[name].capital_usd, usd * share, *sides)
     if "simplest" in by_name and layout is not None:
-        kinds = (*layout.degrees, layout.pipeline_parallel, layout.data_parallel)
-        figures.append(("kinds of parallelism", by_name["simplest"].value, sum(degree > 1 for degree in kinds)))
-    if "leaf_local" in by_name and asked.indifference <= asked.tolerance and placement is not None:
-        local = by_name["leaf_local"].value
-        figures.append(("share of groups under one leaf", local, _share_under_one_leaf(placement)))
-    for what, stated, found in figures:
-        yield from must_equal(rule, what, stated, found)
-    for left, right, left_is, right_is in limits:
-        yield from at_most(rule, left, right, left_is, right_is)
-
-
-def _share_under_one_leaf(placement: PlacementPlan) -> float:
-    """Recompute the least share, over all sites, of pipeline stages whose racks are all under one leaf."""
-    shares = []
-    for site in placement.sites.values():
-        leaves: dict[int, set[int]] = {}
-        for piece in site.assignment:
-            leaves.setdefault(piece.stage, set()).add(piece.leaf_domain)
-        shares.append(sum(len(leaf) == 1 for leaf in leaves.values()) / len(leaves) if leaves else 1.0)
-    return min(shares, default=1.0)
+        kinds = sum(degree > 1 for degree in (*layout.degrees, layout.pipeline_parallel, layout.data_parallel))
+        yield from must_equal(rule, "kinds of parallelism", by_name["simplest"].value, kinds)
+    if "leaf_local" in by_name and asked.indifference <= asked.tolerance and physics.crossings:
+        local = min(1 - own.groups_split / len(physics.stages[site]) for site, own in physics.crossings.items())
+        yield from must_equal(rule, "share of groups under one leaf", by_name["leaf_local"].value, local)
 
 
 def status(physics: PlanPhysics) -> Violations:

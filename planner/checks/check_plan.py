@@ -9,7 +9,7 @@ from itertools import chain
 
 from planner.checks import cables, certificates, cost, fabric, joint_proof, layout, placement, power_flow, reliability
 from planner.checks import sites as site_rules
-from planner.checks.rule import Rule, Violations, broken, must_be, show
+from planner.checks.rule import Rule, Violations, broken, must_be, needs, show
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import FabricInstance, Instance, check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.network import NETWORK_LIMITS
@@ -18,7 +18,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill, pools_mw
 from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
-from planner.plan.certificate import JointProof, Violation
+from planner.plan.certificate import Conflict, JointProof, Violation
 from planner.plan.plan import Plan
 
 SECTIONS: dict[str, tuple[Rule, ...]] = {
@@ -136,12 +136,10 @@ def rules_of(instance: Instance) -> set[str]:
     return {name for name, own in there.items() if own} | (set(SITE_RULES) if instance.grid is not None else set())
 
 
-def known_rules(physics: PlanPhysics) -> Violations:
+@needs("conflict")
+def known_rules(physics: PlanPhysics, why: Conflict) -> Violations:
     """Check that a plan's conflict names rules of its instance, each once, and none where the status is unknown."""
-    plan, why = physics.plan, physics.plan.conflict
-    if why is None:
-        return
-    if plan.status == "unknown":
+    if physics.plan.status == "unknown":
         yield from must_be("known_rules", "rules in conflict of what is unknown", why.rules, ())
     known, of_sites = rules_of(physics.instance), set(why.rules) <= SITE_RULES
     for name, times in Counter(why.rules).items():
@@ -182,11 +180,12 @@ def _refused(proof: JointProof) -> JointProof:
     return JointProof(**{name: getattr(proof, name) for name in names})
 
 
-def no_column(physics: PlanPhysics) -> Violations:
+@needs("conflict")
+def no_column(physics: PlanPhysics, why: Conflict) -> Violations:
     """Check that no column outside those listed keeps the rules in conflict; conflicts of sites, fabrics on trust."""
-    why, proof, instance, phi = physics.plan.conflict, physics.plan.proof, physics.instance, physics.transport_slowdown
+    proof, instance, phi = physics.plan.proof, physics.instance, physics.transport_slowdown
     hardware, limits = instance.hardware, instance.limits
-    if physics.plan.status != "infeasible" or why is None or not why.rules:
+    if physics.plan.status != "infeasible" or not why.rules:
         return
     # Columns refute a question in days of one pool, whose parts are given in full.
     named = any(isinstance(part, str) for part in (hardware.accelerator, hardware.rack, instance.workload.model))
@@ -212,10 +211,11 @@ def no_column(physics: PlanPhysics) -> Violations:
         yield missing.replaced(rule="no_column")
 
 
-def pools_in_conflict(physics: PlanPhysics) -> Violations:
+@needs("conflict")
+def pools_in_conflict(physics: PlanPhysics, why: Conflict) -> Violations:
     """Check in numbers that the racks of all pools break the limit that a plan's conflict says they break."""
-    why, limits = physics.plan.conflict, physics.instance.limits
-    if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
+    limits = physics.instance.limits
+    if physics.plan.status != "infeasible" or POOLS not in why.rules:
         return
     usd = bill(physics.instance, 0, None, None).total_usd
     for name, drawn, unit in (("facility_power_mw", pools_mw(physics.instance), "MW"), ("budget_usd", usd, "USD")):

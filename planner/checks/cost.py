@@ -7,8 +7,7 @@ from planner.checks import sites
 from planner.checks.fabric import priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
-from planner.physics.site.cost import bill as bill_of
-from planner.physics.site.cost import facility_mw, it_mw, pools_mw, rack_of, run_section
+from planner.physics.site import cost
 from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
@@ -26,29 +25,27 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
     plan, network, hardware = physics.plan, physics.instance.network, physics.instance.hardware
     split, fabrics = plan.sites, plan.fabric.sites if plan.fabric else None
     if split is not None:
-        standing = {place.site.id: place.authority.id for place in physics.standing}
-        if any(site.id not in standing for site in split.sites):
+        if len(physics.standing) < len(split.sites):
             return None
         exact = []
-        for site in split.sites:
-            drawn = hardware, site.racks, physics.fabric_mw(site.id)
-            mw = {"facility_mw": facility_mw(*drawn), "it_mw": it_mw(*drawn)}
-            exact.append(site.replaced(balancing_authority=standing[site.id], **mw))
-        km = {(link.a, link.b): physics.route_km(link.a, link.b) for _, link in sites.links(physics)}
-        links = ((link, km.get((link.a, link.b), link.route_km)) for link in split.links)
-        known = {
-            "sites": tuple(exact),
-            "new_lines": tuple(line for line in split.new_lines if line.line in physics.built),
-            "upgrades": tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
-            "links": tuple(link.replaced(route_km=route) for link, route in links),
-        }
-        split = split.replaced(**known)
+        for place in physics.standing:
+            drawn = hardware, place.site.racks, physics.fabric_mw(place.site.id)
+            mw = {"facility_mw": cost.facility_mw(*drawn), "it_mw": cost.it_mw(*drawn)}
+            exact.append(place.site.replaced(balancing_authority=place.authority.id, **mw))
+        split = split.replaced(
+            sites=tuple(exact),
+            new_lines=tuple(line for line in split.new_lines if line.line in physics.built),
+            upgrades=tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
+            links=tuple(
+                link.replaced(route_km=physics.route_km(link.a, link.b) or link.route_km) for link in split.links
+            ),
+        )
     if fabrics is not None and network is not None:
         if set(fabrics) != set(physics.wired):
             return None
         usd = {site: priced(physics, network, own, physics.wired[site]).usd for site, own in fabrics.items()}
         fabrics = {site: own.replaced(cost_usd=usd[site]) for site, own in fabrics.items()}
-    return bill_of(physics.instance, sum(physics.racks_by_site.values()), split, fabrics, sites.repriced(physics))
+    return cost.bill(physics.instance, sum(physics.racks_by_site.values()), split, fabrics, sites.repriced(physics))
 
 
 def bill(physics: PlanPhysics) -> Violations:
@@ -74,32 +71,31 @@ def budget(physics: PlanPhysics) -> Violations:
             yield broken(rule, f"{show(usd)} USD {what} > {show(limit)} USD budget")
 
 
-def _run(physics: PlanPhysics, days: float | None) -> RunPlan | None:
-    """Recompute the cost and energy of a plan's run over some days; None where days or a price are not known."""
-    instance, money = physics.instance, recomputed(physics)
-    if money is None or days is None:
+def _run(physics: PlanPhysics) -> RunPlan | None:
+    """Recompute the cost and energy of a plan's run over its days; None where days or a price are not known."""
+    instance, money, pools = physics.instance, recomputed(physics), physics.plan.pools
+    trained = pools if pools is not None else physics.plan.layout.metrics if physics.plan.layout is not None else None
+    if money is None or trained is None:
         return None
     mw = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
     if instance.grid is None:
-        mw = {CLUSTER: pools_mw(instance) + sum(physics.load_mw(*site) for site in physics.racks_by_site.items())}
+        mw = {CLUSTER: cost.pools_mw(instance) + sum(physics.load_mw(*site) for site in physics.racks_by_site.items())}
     authorities = {place.site.id: place.authority.id for place in physics.standing}
-    return run_section(instance, days, money, mw, authorities)
+    return cost.run_section(instance, trained.days_to_train, money, mw, authorities)
 
 
 def total_usd(physics: PlanPhysics) -> float | None:
     """Recompute the cost in USD of a plan over its run, capital included; None where its days or a price is unknown."""
-    run = _run(physics, physics.plan.layout.metrics.days_to_train if physics.plan.layout else None)
+    run = _run(physics)
     return run.total_cost_of_ownership_usd if run is not None else None
 
 
 @needs("run")
 def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
     """Check a run's length, energy, CO2 and cost, in all, by site and by year; a plan without days has none."""
-    layout, pools = physics.plan.layout, physics.plan.pools
-    if layout is None and pools is None:
+    if physics.plan.layout is None and physics.plan.pools is None:
         yield broken("run_length", f"{stated.days:g} days stated of a plan that has 0 layouts")
-    days = pools.days_to_train if pools is not None else layout.metrics.days_to_train if layout is not None else None
-    run = _run(physics, days)
+    run = _run(physics)
     if run is None:
         return
     for rule, names in RUN_FIGURES.items():
@@ -120,7 +116,7 @@ def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
     """Check that each point of a curve is within limits, pays its racks, and days and bounds fall with capital."""
-    limits, rack = physics.instance.limits, rack_of(physics.instance.hardware)
+    limits, rack = physics.instance.limits, cost.rack_of(physics.instance.hardware)
     yield from at_most("curve_points", curve.most_usd, limits.budget_usd, "USD of the curve", "USD of the budget")
     for number, point in enumerate(curve.points):
         rule = f"curve_points[{number}]"
@@ -150,11 +146,11 @@ def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
 
 
 @needs("curve", "layout", "cost")
-def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, cost: Cost) -> Violations:
+def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, money: Cost) -> Violations:
     """Check that a curve's point of the plan itself, if any, has the plan's figures, and no point beats its bound."""
     found = {
         "days_to_train": layout.metrics.days_to_train,
-        "capital_usd": cost.total_usd + (physics.plan.sites.excess_usd if physics.plan.sites else 0.0),
+        "capital_usd": money.total_usd + (physics.plan.sites.excess_usd if physics.plan.sites else 0.0),
         "mfu": layout.metrics.mfu,
         "idle_gpus": layout.gpus_idle,
         "layout": layout_in_short(layout),

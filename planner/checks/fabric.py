@@ -143,28 +143,23 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
     there are several pods, and of a core's where there are several zones. A switch that holds every endpoint has
     nothing above it that could be narrower. A loss to survive leaves every two leaves of a tree joined.
     """
-    most, survives = network.max_oversubscription, network.survives
+    most, survives, (leaf, spine, core) = network.max_oversubscription, network.survives, network.tier_ratios
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
-    for block, several, leaves, links in (
-        ("leaf", not design.single, 1, min(design.up_port_range)),
-        ("pod", design.pods > 1, pod, design.pod_uplinks),
-        ("zone", design.zones > 1, zone, design.zone_uplinks),
+    of_leaf = design.leaf_down * design.nic_gbps, design.leaf_up * design.link_gbps
+    for block, several, leaves, links, tier, ratio, (down, up) in (
+        ("leaf", not design.single, 1, min(design.up_port_range), "leaf", leaf, of_leaf),
+        ("pod", design.pods > 1, pod, design.pod_uplinks, "spine", spine, (design.spine_down, design.spine_up)),
+        ("zone", design.zones > 1, zone, design.zone_uplinks, "core", core, (design.core_down, design.core_up)),
     ):
-        ends, up = design.leaf_down * leaves * design.nic_gbps, links * design.link_gbps
-        if several:
-            sides = f"of {ends:,.0f} Gbps of GPUs may leave a {block}", f"Gbps of a {block}'s uplinks"
-            yield from at_most("core_share", network.min_core_share * ends, up, *sides)
-            if most is not None and not isinstance(most, tuple) and most < math.inf:
-                what = f"Gbps of GPUs out of a {block}"
-                at = f"at {to_one(most)} over {up:,.0f} Gbps of uplinks"
-                yield from at_most("oversubscription", ends, most * up, what, at)
-    leaf, spine, core = network.tier_ratios
-    for tier, ratio, down, up, several in (
-        ("leaf", leaf, design.leaf_down * design.nic_gbps, design.leaf_up * design.link_gbps, not design.single),
-        ("spine", spine, design.spine_down, design.spine_up, design.pods > 1),
-        ("core", core, design.core_down, design.core_up, design.zones > 1),
-    ):
-        if several and ratio < math.inf:
+        if not several:
+            continue
+        ends, out = design.leaf_down * leaves * design.nic_gbps, links * design.link_gbps
+        sides = f"of {ends:,.0f} Gbps of GPUs may leave a {block}", f"Gbps of a {block}'s uplinks"
+        yield from at_most("core_share", network.min_core_share * ends, out, *sides)
+        if most is not None and not isinstance(most, tuple) and most < math.inf:
+            at = f"at {to_one(most)} over {out:,.0f} Gbps of uplinks"
+            yield from at_most("oversubscription", ends, most * out, f"Gbps of GPUs out of a {block}", at)
+        if ratio < math.inf:
             what = f"Gbps down to one up of a {tier}"
             yield from at_most("oversubscription", down / max(up, 1e-9), ratio, what, "allowed")
     links, spines = cut_by(design)
@@ -264,7 +259,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 @needs("layout")
 def cabled(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check that a fabric cables the racks that carry replicas, with the GPUs of each that work."""
-    own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
+    own = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
     work = -(-own // layout.racks_per_replica)
     for site, _, _ in fabrics(physics):
         racks, gpus = physics.cabled_racks(site), physics.wired_gpus_per_rack(site)
@@ -375,20 +370,17 @@ def frontier(
         yield broken(f"frontier[{site}]", f"{len(rows)} rows, and no network or layout to compare them by")
         return
     for i, row in enumerate(rows):
-        rule = f"frontier[{site}, {i}]"
-        faults = list(_faults(physics, network, row))
+        rule, faults = f"frontier[{site}, {i}]", list(_faults(physics, network, row))
         yield from (broken(rule, fault) for fault in faults)
         if not faults:
             yield from _row(rule, physics, network, layout, site, row)
         if leaf_size is not None:
             yield from must_equal(rule, "leaf_domain_racks asked for", row["leaf_domain_racks"], leaf_size)
-    for i, row in enumerate(rows[1:], start=1):
-        if exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
-            yield broken(f"frontier[{site}, {i}]", "costs less than the row before it; rows go by cost")
-    for i, row in enumerate(rows):
+        if i and exceeds(rows[i - 1]["cost_usd"], row["cost_usd"]):
+            yield broken(rule, "costs less than the row before it; rows go by cost")
         better = [k for k, other in enumerate(rows) if k != i and all(other[merit] <= row[merit] for merit in merits)]
         if better:
-            yield broken(f"frontier[{site}, {i}]", f"row {better[0]} is as good or better in {', '.join(merits)}")
+            yield broken(rule, f"row {better[0]} is as good or better in {', '.join(merits)}")
 
 
 def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
@@ -424,27 +416,18 @@ def _models(row: Row) -> list[str]:
     return [row["switch"], spine, core, core]
 
 
-def _design(physics: PlanPhysics, network: Network, site: str, row: Row) -> Design:
-    switch, family = physics.switches[row["switch"]], FAMILIES[row["family"]]
+def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
+    """Check that a row of a fabric frontier can be wired, keeps the network's rules, and states its own figures."""
+    (switch, *above), family = (physics.switches[name] for name in _models(row)), FAMILIES[row["family"]]
+    fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
+    gateway, nic = fabric.wan_gateway if fabric else None, physics.instance.hardware.gpu_nic_bytes_per_second
+    wan_gbps, exchange_gbps = (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
     rack = family.rack_ports(physics.wired_gpus_per_rack(site)).shared(row.get("rails_per_leaf", 1))
     counts = COUNTS[: COUNTS.index("spine_up")] if family.design.grouped else COUNTS  # the others are of trees
     own = {name: row.get(name, 0) for name in counts}
-    own["wan_ports"] = transport.wan_ports(_gateway(physics, site)[0], rack.apart * own["lanes"], switch.port_gbps)
-    models = [physics.switches[name] for name in _models(row)]
-    nic = physics.instance.hardware.gpu_nic_bytes_per_second
-    return design_for(row["family"], network, models, physics.cabled_racks(site), rack, nic, **own)
-
-
-def _gateway(physics: PlanPhysics, site: str) -> tuple[float, float]:
-    """Return the rates in Gbps of the wide area and of the gradient exchange at the WAN gateway of a site's fabric."""
-    fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
-    gateway = fabric.wan_gateway if fabric else None
-    return (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
-
-
-def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Violations:
-    """Check that a row of a fabric frontier can be wired, keeps the network's rules, and states its own figures."""
-    design, (switch, *above) = _design(physics, network, site, row), [physics.switches[name] for name in _models(row)]
+    own["wan_ports"] = transport.wan_ports(wan_gbps, rack.apart * own["lanes"], switch.port_gbps)
+    racks = physics.cabled_racks(site)
+    design = design_for(row["family"], network, (switch, *above), racks, rack, nic, **own)
     reasons = list(design.faults())
     yield from (broken(rule, reason) for reason in reasons)
     if reasons:
@@ -455,7 +438,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     # stage loads the uplinks most where the stage's racks are close together.
     price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
     near = [min(1.0, racks / size) for racks in design.block_racks]
-    free = transport.free_uplinks(design, _gateway(physics, site)[1], *near)
+    free = transport.free_uplinks(design, exchange_gbps, *near)
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
     slow = transport.pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)

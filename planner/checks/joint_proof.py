@@ -39,17 +39,11 @@ def _cut_key(cut: Cut) -> Key:
 def name_of(key: Key) -> str:
     """Name a column of a joint proof in words: its degrees of parallelism, schedule, ZeRO stage and recomputation."""
     tensor, batch, recompute, together, context, expert, inner, overlap, schedule, zero, p, v, q = key
-    parts = [
-        f"TP {tensor}" + (f" (inner {inner})" if inner > 1 else ""),
-        f"CP {context}" if context > 1 else "",
-        f"EP {expert}" if expert > 1 else "",
-    ]
-    degrees = " x ".join([part for part in parts if part] + [f"PP {p}"])
-    rest = [f"v {v}", f"micro-batch {batch}", f"ZeRO {zero}", schedule, f"recompute {recompute}"]
-    rest += ["sequence parallel"] if together else []
-    rest += [] if overlap else ["experts' exchange exposed"]
-    rest += [f"{q} stages a rack"] if q > 1 else []
-    return ", ".join([degrees, *rest])
+    several = [f"{name} {degree}" for name, degree in (("CP", context), ("EP", expert)) if degree > 1]
+    degrees = " x ".join([f"TP {tensor}" + f" (inner {inner})" * (inner > 1), *several, f"PP {p}"])
+    always = degrees, f"v {v}", f"micro-batch {batch}", f"ZeRO {zero}", schedule, f"recompute {recompute}"
+    marks = {"sequence parallel": together, "experts' exchange exposed": not overlap, f"{q} stages a rack": q > 1}
+    return ", ".join([*always, *(mark for mark, own in marks.items() if own)])
 
 
 def missing_columns(
@@ -80,7 +74,7 @@ def missing_columns(
     for cut in space.cuts():
         if stop():
             return
-        pipelines, own = cut.pipelines(), unmet.get(_cut_key(cut), set())
+        pipelines, own = cut.pipelines, unmet.get(_cut_key(cut), set())
         for key in list(own):
             zero, p, v, per_rack = key[len(CUT) :]
             same = (pipelines.p == p) & (pipelines.v == v) & (pipelines.stages_per_rack == per_rack)
@@ -274,21 +268,14 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
+    leads = instance.grid.lead_months if instance.grid is not None else ()
     for hardware in instance.hardware.each_alone():
-        asked, grid, leads = instance.replaced(hardware=hardware), instance.grid, list[float]()
-        (accelerator, rack), limit = hardware_kind(hardware), math.inf
-        if grid is not None:
-            leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
-            leads += [line.lead_months for line in grid.new_lines]
-            leads += [node.ready_months for node in grid.nodes if node.site]
-            limit = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
-        own_months = hardware.ready_months
-        waits = {max(own_months, lead) for lead in leads if lead <= limit} or {own_months}
+        asked, own_months = instance.replaced(hardware=hardware), hardware.ready_months
+        waits = {max(own_months, lead) for lead in leads} or {own_months}
         for months in sorted(waits):
-            one = asked
-            if grid is not None and months < max(waits):
-                one = asked.replaced(grid__rules__ready_within_months=months)
-            yield (accelerator, rack, months), one
+            last = months == max(waits)
+            one = asked if last else asked.replaced(grid__rules__ready_within_months=months)
+            yield (*hardware_kind(hardware), months), one
 
 
 @needs("layout")

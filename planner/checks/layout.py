@@ -344,8 +344,8 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
         yield from figures(f"choice_figures[{name}]", stated, {name: value})
     shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
     yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
-    rate, days = asked.assumed_flop_per_second, physics.instance.limits.deadline_days or 0.0
-    seconds = days * layer_time.SECONDS_PER_DAY
+    rate, limits = asked.assumed_flop_per_second, physics.instance.limits
+    seconds = (limits.deadline_days or 0.0) * layer_time.SECONDS_PER_DAY
     gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
     full = float(transformer.budget_flop(gpus * machine_of(physics.instance).peak_flop_per_second, seconds))
     what = "whether a rate is assumed"
@@ -355,9 +355,19 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
         ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))
     for name, ideal, budget in ideals:
         yield from figures(f"choice_figures[{name}]", ideal, _model_at(asked, budget))
-    yield from _bound_figures(physics, asked, stated, full)
-    rule, bound = "choice_figures[flop_bound]", "FLOP proven to be too many"
-    yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", bound)
+    batch, bound, rule = limits.max_batch_tokens or 0.0, physics.plan.objective.bound, "choice_figures[loss_bound]"
+    yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
+    at_bound = _model_at(asked, stated.flop_bound)
+    if at_bound:
+        yield from figures(rule, stated, {"loss_bound": min(at_bound["loss"], stated.loss)})
+    if bound is not None:
+        yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
+    for tried, days in stated.days_by_flop.items():
+        if not (tried.replace(".", "").replace("e+", "").isdigit() and days > 0):
+            yield broken("choice_figures[days_by_flop]", f"{days:g} days for {tried!r} FLOP")
+    rule, most = "choice_figures[flop_bound]", max(full, stated.flop)  # what all GPUs have at peak
+    yield from at_most(rule, stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
+    yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
     if isinstance(asked.law, (PointsLaw, LossLaw)):
         off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
         slack = asked.family.tolerance + asked.tolerance
@@ -372,22 +382,6 @@ def _model_at(asked: Choose, flop: float) -> dict[str, float]:
     size = transformer.best_parameters(law, flop)
     tokens = transformer.tokens_for(size, flop)
     return {"flop": flop, "parameters": size, "tokens": tokens, "loss": transformer.loss(loss, size, tokens)}
-
-
-def _bound_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, full: float) -> Violations:
-    """Check the bound on a chosen model's compute: no more than all GPUs have at peak; and on its loss."""
-    at_bound, rule = _model_at(asked, stated.flop_bound), "choice_figures[loss_bound]"
-    batch, bound = physics.instance.limits.max_batch_tokens or 0.0, physics.plan.objective.bound
-    yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
-    sides = "FLOP, the bound", "FLOP at the peak"
-    yield from at_most("choice_figures[flop_bound]", stated.flop_bound, max(full, stated.flop), *sides)
-    if at_bound:
-        yield from figures(rule, stated, {"loss_bound": min(at_bound["loss"], stated.loss)})
-    if bound is not None:
-        yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
-    for flop, days in stated.days_by_flop.items():
-        if not (flop.replace(".", "").replace("e+", "").isdigit() and days > 0):
-            yield broken("choice_figures[days_by_flop]", f"{days:g} days for {flop!r} FLOP")
 
 
 @needs("metrics", "layout", "choose", "model_choice", "model")

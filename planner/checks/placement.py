@@ -1,6 +1,5 @@
 """Rules of a placement: a plan's stages on racks and leaf domains, and a job on the nodes of a cluster."""
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cached_property
@@ -8,7 +7,7 @@ from itertools import count as numbers_from_0
 from itertools import islice, pairwise, product
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
-from planner.cluster import Job, Placement, Topology
+from planner.cluster import Job, Placement, Topology, natural
 from planner.instance.instance import BLOCKS_AT, pinned_blocks
 from planner.physics.network import transport
 from planner.physics.plan_physics import PlanPhysics, racks_of
@@ -128,14 +127,11 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
     """Return the rules that the placement of a job on a cluster breaks; nothing where it breaks none."""
     replay = Replay(topology, job, placed, busy)
-    stated = list(statements(job, placed))
-    if not placed.nodes:
-        return [*stated, *refusal(replay)]
-    found = list(known_free_nodes(replay)) or list(ranks_of_groups(job, placed))
+    found = list(known_free_nodes(replay)) or list(ranks_of_groups(replay)) if placed.nodes else []
     if found:  # the other rules read the places of ranks and groups
         return found
-    rules = (groups, neighbours, segments_and_trees, proofs)
-    return [*stated, *order_of_names(placed), *(violation for rule in rules for violation in rule(replay))]
+    placing = (order_of_names, groups, neighbours, segments_and_trees, proofs)
+    return [fault for rule in (statements, *(placing if placed.nodes else (refusal,))) for fault in rule(replay)]
 
 
 class Replay:
@@ -175,6 +171,14 @@ class Replay:
         """Return the root switch above a leaf, for the check of a placement; one for all that is no tree."""
         return (self.chains[leaf] or [leaf])[-1] if self.topology.kind == "tree" and leaf in self.chains else ""
 
+    @cached_property
+    def exchanges(self) -> dict[str, list[list[int]]]:
+        """The groups of ranks that a placed mesh keeps together, in order: "" for members, then by exchanging axis."""
+        mesh, size = self.job.mesh or {}, self.job.traffic_bytes_per_step
+        axes = [axis for axis in ("tensor", "context", "expert", "data") if mesh.get(axis, 1) > 1]
+        order = [""] * (self.job.nodes_per_member > 1) + sorted(axes, key=lambda axis: -size.get(axis, 0.0))
+        return {axis: list(lines_of(self.job, axis).values()) for axis in order or ["data"]} if mesh else {}
+
     def leaves(self, groups: Iterable[Iterable[int]]) -> list[set[str]]:
         """Return the leaves under which a placement puts groups of ranks."""
         return [{self.leaf[self.placed.nodes[rank]] for rank in ranks} for ranks in groups]
@@ -193,9 +197,9 @@ class Replay:
         return found
 
 
-def statements(job: Job, placed: Placement) -> Violations:
+def statements(replay: Replay) -> Violations:
     """Check the fields that a placement repeats of its job, that each figure occurs once, and the certificate's gap."""
-    claim = placed.certificate
+    job, placed, claim = replay.job, replay.placed, replay.placed.certificate
     for name in ("gpus_per_node", "segment_nodes"):
         yield from must_be("job", name, getattr(placed, name), getattr(job, name))
     yield from must_be("job", "job", placed.job, job.name)
@@ -248,9 +252,14 @@ def known_free_nodes(replay: Replay) -> Violations:
     yield from must_equal("job_size", "nodes", len(replay.placed.nodes), replay.job.nodes)
 
 
-def ranks_of_groups(job: Job, placed: Placement) -> Violations:
-    """Check that every group of a placed job has the nodes of its ranks."""
-    wanted, stated = expected_groups(job), {group.name: group.nodes for group in placed.groups}
+def ranks_of_groups(replay: Replay) -> Violations:
+    """Check that every group of a placed job has its ranks' nodes: of a mesh those that differ in the data axis."""
+    job, placed, ranks_left = replay.job, replay.placed, numbers_from_0()
+    sizes = {f"{kind.name}[{i}]": kind.size for kind in job.groups for i in range(kind.count)}
+    wanted = {name: list(islice(ranks_left, size)) for name, size in sizes.items()}
+    for key, ranks in lines_of(job, "data").items() if job.mesh is not None else ():
+        wanted[f"data[{','.join(f'{axis}={at}' for axis, at in key)}]" if key else "data"] = ranks
+    stated = {group.name: group.nodes for group in placed.groups}
     yield from must_equal("job_size", "groups", len(placed.groups), len(wanted))
     for name, ranks in wanted.items():
         if name not in stated:
@@ -258,17 +267,6 @@ def ranks_of_groups(job: Job, placed: Placement) -> Violations:
         elif stated[name] != tuple(placed.nodes[rank] for rank in ranks):
             number = len(stated[name])
             yield broken("ranks_of_groups", f"group {name} has {number} nodes, not the {len(ranks)} of its ranks")
-
-
-def expected_groups(job: Job) -> dict[str, list[int]]:
-    """Recompute the ranks of each group of a job by name: of a mesh those that differ in the data axis alone."""
-    if job.mesh is not None:
-        lines = lines_of(job, "data")
-        labels = {key: ",".join(f"{axis}={at}" for axis, at in key) for key in lines}
-        return {f"data[{labels[key]}]" if key else "data": ranks for key, ranks in lines.items()}
-    ranks = numbers_from_0()
-    sizes = {f"{kind.name}[{i}]": kind.size for kind in job.groups for i in range(kind.count)}
-    return {name: list(islice(ranks, size)) for name, size in sizes.items()}
 
 
 def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]]:
@@ -280,21 +278,13 @@ def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]
     return found
 
 
-def exchanges(job: Job) -> list[str]:
-    """Return the groups that a mesh job keeps together, in order: "" for a member's nodes, then the exchanging axes."""
-    size = job.traffic_bytes_per_step
-    axes = [axis for axis in ("tensor", "context", "expert", "data") if (job.mesh or {}).get(axis, 1) > 1]
-    found = [""] * (job.nodes_per_member > 1) + sorted(axes, key=lambda axis: -size.get(axis, 0.0))
-    return found or ["data"]
-
-
 def _what(axis: str) -> str:
     return {"": "members", "data": "groups"}.get(axis, f"{axis} groups")
 
 
 def groups(replay: Replay) -> Violations:
     """Check the leaves that a placement's groups name, the groups split and across switches, and the order of axes."""
-    placed, job = replay.placed, replay.job
+    placed = replay.placed
     on = [{replay.leaf[node] for node in group.nodes} for group in placed.groups]
     for group, leaves in zip(placed.groups, on, strict=True):
         if set(group.leaves) != leaves or len(group.leaves) != len(leaves):
@@ -303,28 +293,24 @@ def groups(replay: Replay) -> Violations:
     found = replay.counts(on, "groups")
     names = {"groups_split": "split groups", "extra_pieces": "extra pieces", "groups_cross_pod": "groups across pods"}
     yield from figures("figures", placed, {name: found.get(words, 0) for name, words in names.items()})
-    order = exchanges(job) if job.mesh else []
-    splits = [f"split {_what(axis)}" for axis in order]
+    splits = [f"split {_what(axis)}" for axis in replay.exchanges]
     listed = [figure.name for figure in placed.figures if figure.name in splits]
     if listed != splits and placed.figures:
         yield broken("groups_of_axes", f"figures count {', '.join(listed)}, not {', '.join(splits)} in this order")
-    for axis in order:
-        found |= replay.counts(replay.leaves(lines_of(job, axis).values()), _what(axis))
-    if not job.mesh:
+    for axis, lines in replay.exchanges.items():
+        found |= replay.counts(replay.leaves(lines), _what(axis))
+    if not replay.job.mesh:
         del found["split groups"]  # a kind's groups may weigh their bytes
     for figure in placed.figures:
         if figure.name in found:
             yield from must_equal("figures", figure.name, figure.value, found[figure.name])
 
 
-def order_of_names(placed: Placement) -> Violations:
+def order_of_names(replay: Replay) -> Violations:
     """Check that a placement's ranks follow the node names where asked, numbers by value as Slurm sorts nodes."""
-    for pair in pairwise(placed.nodes if placed.order == "name" else ()):
-        first, second = (
-            [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)] for name in pair
-        )
-        if first > second:
-            yield broken("order_of_names", f"node {pair[1]} follows {pair[0]}, though its name does not")
+    for first, second in pairwise(replay.placed.nodes if replay.placed.order == "name" else ()):
+        if natural(first) > natural(second):
+            yield broken("order_of_names", f"node {second} follows {first}, though its name does not")
             return
 
 
@@ -337,8 +323,8 @@ def neighbours(replay: Replay) -> Violations:
     blocks: dict[tuple[int, ...], frozenset[tuple[str, ...]]] = {}
     outside: list[str] = []
     if job.mesh:
-        order = exchanges(job)
-        split = (any(len(on) > 1 for on in replay.leaves(lines_of(job, axis).values())) for axis in order)
+        order = list(replay.exchanges)
+        split = (any(len(on) > 1 for on in replay.leaves(lines)) for lines in replay.exchanges.values())
         at = next((i for i, apart in enumerate(split) if apart), len(order) - 1)
         rest = [axis for axis in reversed(job.mesh) if axis not in order]
         outside = [*sorted(rest, key=lambda axis: axis == "pipeline"), *reversed(order[at + 1 :])]
@@ -376,9 +362,7 @@ def proofs(replay: Replay) -> Violations:
     split, bound, kinds = placed.groups_split, placed.lower_bound_split, job.kinds
     yield from at_most("lower_bound", bound, split, "groups split in any placement", "groups split")
     counts = [("lower_bound_split", own.size, sum(one.count for one in kinds if one.size >= own.size)) for own in kinds]
-    for axis in exchanges(job) if job.mesh else ():
-        lines = list(lines_of(job, axis).values())
-        counts.append((f"split {_what(axis)}", len(lines[0]), len(lines)))
+    counts += [(f"split {_what(axis)}", len(lines[0]), len(lines)) for axis, lines in replay.exchanges.items()]
     bounds = {figure.name: figure.bound for figure in placed.figures} | {"lower_bound_split": bound}
     for name, size, count in counts if job.segment_nodes == 1 else ():
         closed = max(0, count - sum(nodes // size for nodes in replay.free.values()))

@@ -8,50 +8,41 @@ worst of these.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
-from planner.instance.grid import SOFT_UNITS, Line, NewLine
+from planner.instance.grid import SOFT_UNITS, Line, NewLine, PowerNode
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.site.grid import lost_share, normal_share
-from planner.plan.plan_sections import Flow, SitesPlan
+from planner.plan.plan_sections import ScenarioRun, SitesPlan
 
 BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
 FLOW_MW = 1e-3  # generation is written to the watt, and a flow adds up many nodes
 STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
-class YearFigures(NamedTuple):
-    """Grid figures of one year for the power-flow check: headroom, available generation, load, flows in MW."""
+def years(physics: PlanPhysics) -> Iterator[tuple[str, dict[str, float], dict[str, float], ScenarioRun]]:
+    """Yield the grid's own year, then the scenarios of the plan whose power flow counts.
 
-    suffix: str  # of the names of a scenario's rules
-    headroom: dict[str, float]
-    available: dict[str, float]
-    load: dict[str, float]
-    generated: dict[str, float]
-    flows: tuple[Flow, ...]
-
-
-def years(physics: PlanPhysics) -> Iterator[YearFigures]:
-    """Yield the grid's own year, then the scenarios of the plan whose power flow counts."""
+    Of each: the ending of its rules' names, the headroom of areas and the generation of nodes in MW, how sites run.
+    """
     plan = physics.plan.sites
     if plan is None:
         return
     headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
     available = {node.id: node.generation_mw for node in physics.grid.nodes}
     load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
-    yield YearFigures("", headroom, available, load, plan.generation_mw, plan.flows)
+    own = ScenarioRun(running_mw=load, generation_mw=plan.generation_mw, flows=plan.flows, energy_usd_per_year=0.0)
+    yield "", headroom, available, own
     for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
-        run = plan.scenarios.get(scenario.name)
-        if run is not None:
+        if scenario.name in plan.scenarios:
             of_year = headroom | scenario.headroom_mw, available | scenario.generation_mw
-            yield YearFigures(f" in {scenario.name}", *of_year, run.running_mw, run.generation_mw, run.flows)
+            yield f" in {scenario.name}", *of_year, plan.scenarios[scenario.name]
 
 
 def within(
@@ -66,27 +57,27 @@ def within(
 def generation(physics: PlanPhysics) -> Violations:
     """Check each balancing authority's draw in MW against its headroom, and that plants feed in what they can."""
     rules, right = physics.grid.rules, "MW that its plants can spare"
-    for year in years(physics):
+    for suffix, headroom, available, run in years(physics):
         by_area = defaultdict[str, float](float)
         for place in physics.standing:
-            by_area[place.authority.id] += year.load.get(place.site.id, 0.0)
+            by_area[place.authority.id] += run.running_mw.get(place.site.id, 0.0)
         for area, mw in sorted(by_area.items()):
-            limit = year.headroom[area] if rules.headroom else None
+            limit = headroom[area] if rules.headroom else None
             sides = limit, "MW drawn by its sites", "MW headroom"
-            yield from within(physics, f"headroom[{area}]", mw, *sides, year.suffix)
-        for node, mw in sorted(year.generated.items()):
-            rule, limit = f"generation[{node}]", year.available.get(node)
-            yield from at_most(rule + year.suffix, 0.0, mw, "MW at least", "MW fed in")
+            yield from within(physics, f"headroom[{area}]", mw, *sides, suffix)
+        for node, mw in sorted(run.generation_mw.items()):
+            rule, limit = f"generation[{node}]", available.get(node)
+            yield from at_most(rule + suffix, 0.0, mw, "MW at least", "MW fed in")
             if limit is None:
-                nodes = f"none of the grid's {len(year.available)}"
-                yield broken(rule + year.suffix, f"{show(mw)} MW fed in at a node that is {nodes}")
+                nodes = f"none of the grid's {len(available)}"
+                yield broken(rule + suffix, f"{show(mw)} MW fed in at a node that is {nodes}")
             elif rules.generation:
-                yield from within(physics, rule, mw, limit, "MW fed in", right, year.suffix)
+                yield from within(physics, rule, mw, limit, "MW fed in", right, suffix)
         if rules.generation and rules.grid_model == "none":  # an authority's spare power feeds its sites
             for area, mw in sorted(by_area.items()):
                 nodes_of = [node for node in physics.grid.nodes if node.balancing_authority == area]
-                limit = max(0.0, sum(year.available[node.id] - node.load_mw for node in nodes_of))
-                yield from within(physics, f"generation[{area}]", mw, limit, "MW drawn", right, year.suffix)
+                limit = max(0.0, sum(available[node.id] - node.load_mw for node in nodes_of))
+                yield from within(physics, f"generation[{area}]", mw, limit, "MW drawn", right, suffix)
 
 
 def _circuits(physics: PlanPhysics) -> Iterator[tuple[Line | NewLine, int]]:
@@ -99,33 +90,33 @@ def balance(physics: PlanPhysics) -> Violations:
     grid = physics.grid
     drawn = {node.id: node.load_mw for node in grid.nodes}
     ends = {line.id: (line.a, line.b) for line, _ in _circuits(physics)}
-    for year in years(physics) if grid.rules.grid_model != "none" else ():
-        net = {node: year.generated.get(node, 0.0) for node in year.available}
-        for flow in year.flows:
+    for suffix, _, available, run in years(physics) if grid.rules.grid_model != "none" else ():
+        net = {node: run.generation_mw.get(node, 0.0) for node in available}
+        for flow in run.flows:
             if flow.line in ends:
                 start, end = ends[flow.line]
                 net[start] -= flow.mw
                 net[end] += flow.mw
         for node, mw in sorted(net.items()):
-            load = year.load.get(node, 0.0) + drawn[node]
+            load = run.running_mw.get(node, 0.0) + drawn[node]
             if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
                 sides = f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn"
-                yield broken(f"balance[{node}]{year.suffix}", sides)
+                yield broken(f"balance[{node}]{suffix}", sides)
 
 
 def rating(physics: PlanPhysics) -> Violations:
     """Check that each corridor's power flow, in both directions, is within its circuits, built ones included."""
     share = normal_share(physics.grid)
     capacity = {line.id: share * circuits * line.rating_mw for line, circuits in _circuits(physics)}
-    for year in years(physics):
-        for line, count in sorted(Counter(flow.line for flow in year.flows).items()):
+    for suffix, _, _, run in years(physics):
+        for line, count in sorted(Counter(flow.line for flow in run.flows).items()):
             if count > int(line in capacity):
                 what = f"{count} flows, {int(line in capacity)} at most on one of {len(capacity)} corridors"
-                yield broken(f"rating[{line}]{year.suffix}", what)
-        for flow in year.flows:
+                yield broken(f"rating[{line}]{suffix}", what)
+        for flow in run.flows:
             if flow.line in capacity:
                 sides = capacity[flow.line], "MW flow", "MW of its circuits"
-                yield from within(physics, f"rating[{flow.line}]", abs(flow.mw), *sides, year.suffix)
+                yield from within(physics, f"rating[{flow.line}]", abs(flow.mw), *sides, suffix)
 
 
 @needs("sites")
@@ -165,27 +156,26 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
 
 
-@dataclass(frozen=True, kw_only=True)
 class GridArrays:
-    """The corridors and power injections of a plan's grid as arrays, for the recomputed power flow."""
+    """The corridors (each with its circuits) and power injections of a plan's grid as arrays, to recompute its flow.
 
-    names: list[str]
-    lines: list[str]
-    a: Any
-    b: Any
-    circuits: Any
-    rating_mw: Any
-    one_circuit: Any  # susceptance in MW per radian
-    available_mw: Any
-    unit_share: Any  # of a node's generation, lost with its largest unit
-    generated_mw: Any
-    load_mw: Any  # of the sites and of the nodes themselves
-    site_mw: Any  # of the sites alone
+    `generated_mw`: of each node's plants; `site_mw`: drawn by the site at each node, without the node's own load.
+    """
 
-    @cached_property
-    def base(self) -> "Solved":
-        """The recomputed power flow's grid with everything in service, factorised."""
-        return Solved(self, self.circuits)
+    def __init__(
+        self, nodes: Sequence[PowerNode], rows: Sequence[tuple[Line | NewLine, int]], generated_mw: Any, site_mw: Any
+    ) -> None:
+        at, lines = {node.id: i for i, node in enumerate(nodes)}, [line for line, _ in rows]
+        self.names, self.lines = list(at), [line.id for line in lines]
+        self.a, self.b = np.array([(at[line.a], at[line.b]) for line in lines], dtype=int).reshape(-1, 2).T
+        self.circuits = np.array([circuits for _, circuits in rows], dtype=float)
+        self.rating_mw = np.array([line.rating_mw for line in lines], dtype=float)
+        self.one_circuit = np.array([100.0 / (line.reactance_pu or 1.0) for line in lines])  # MW per radian
+        self.available_mw = np.array([node.generation_mw for node in nodes])
+        self.unit_share = np.array([lost_share(node) for node in nodes])  # of generation, lost with the largest unit
+        self.generated_mw, self.site_mw = generated_mw, site_mw
+        self.load_mw = site_mw + np.array([node.load_mw for node in nodes])
+        self.base = Solved(self, self.circuits)  # with everything in service
 
     def islands(self, circuits: Any) -> Any:
         """Return the number of the grid island that each node is in, for the recomputed power flow."""
@@ -251,34 +241,19 @@ class Solved:
 def power_flow(physics: PlanPhysics) -> Violations:
     """Check that the flow on every corridor is that of the reactances, and in each year what a contingency leaves."""
     nodes = sorted(physics.grid.nodes, key=lambda node: node.id)
-    at = {node.id: i for i, node in enumerate(nodes)}
     rows = [row for row in _circuits(physics) if row[1] > 0 and row[0].a != row[0].b and row[0].reactance_pu]
-    lines = [line for line, _ in rows]
-    for year in years(physics) if physics.grid.rules.grid_model == "dc" else ():
-        own = [node.replaced(generation_mw=year.available[node.id]) for node in nodes]
-        site_mw = np.array([year.load.get(node.id, 0.0) for node in nodes])
-        grid = GridArrays(
-            names=[node.id for node in nodes],
-            lines=[line.id for line in lines],
-            a=np.array([at[line.a] for line in lines], dtype=int),
-            b=np.array([at[line.b] for line in lines], dtype=int),
-            circuits=np.array([circuits for _, circuits in rows], dtype=float),
-            rating_mw=np.array([line.rating_mw for line in lines], dtype=float),
-            one_circuit=np.array([100.0 / (line.reactance_pu or 1.0) for line in lines]),
-            available_mw=np.array([node.generation_mw for node in own]),
-            unit_share=np.array([lost_share(node) for node in own]),
-            generated_mw=np.array([year.generated.get(node.id, 0.0) for node in nodes]),
-            load_mw=site_mw + np.array([node.load_mw for node in nodes]),
-            site_mw=site_mw,
-        )
+    for suffix, _, available, run in years(physics) if physics.grid.rules.grid_model == "dc" else ():
+        own = [node.replaced(generation_mw=available[node.id]) for node in nodes]
+        by_node = run.generation_mw, run.running_mw
+        grid = GridArrays(own, rows, *(np.array([mw.get(node.id, 0.0) for node in nodes]) for mw in by_node))
         found = grid.base.flows(grid.generated_mw - grid.load_mw)
-        stated = {flow.line: flow.mw for flow in year.flows}
-        for line, mw in zip(grid.lines, found.tolist(), strict=True):
-            if abs(stated.get(line, 0.0) - mw) > max(FLOW_MW, TOLERANCE * abs(mw)):
-                message = f"{show(stated.get(line, 0.0))} MW stated, {show(mw)} MW by the reactances"
-                yield broken(f"power_flow[{line}]{year.suffix}", message)
+        stated = {flow.line: flow.mw for flow in run.flows}
+        for line, flow in zip(grid.lines, found.tolist(), strict=True):
+            if abs(stated.get(line, 0.0) - flow) > max(FLOW_MW, TOLERANCE * abs(flow)):
+                message = f"{show(stated.get(line, 0.0))} MW stated, {show(flow)} MW by the reactances"
+                yield broken(f"power_flow[{line}]{suffix}", message)
         for violation in _security(physics, grid, found):
-            yield violation.replaced(rule=violation.rule + year.suffix)
+            yield violation.replaced(rule=violation.rule + suffix)
 
 
 def _security(physics: PlanPhysics, grid: GridArrays, flow: Any) -> Violations:

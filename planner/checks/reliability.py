@@ -1,7 +1,7 @@
 """Rules of the reliability section: stops, checkpoints and spares; and bounds on the stretch of jobs by failures."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -9,26 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, parts
-from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
+from planner.physics import recovery
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.recovery import (
-    NO_LINKS,
-    CheckpointedJob,
-    GpuLinks,
-    checkpoint_bytes,
-    counted,
-    enough_share,
-    fewest_stops,
-    job_of,
-    min_stretch,
-    part_stops_per_gpu_second,
-    rack_availability,
-    standing_of,
-    stretches,
-)
+from planner.physics.recovery import CheckpointedJob
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
@@ -38,19 +23,16 @@ MOST_GPUS = 1e10  # of the table
 ROUNDING = 1e-12  # relative, of sums in another order
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Failures:
     """Bounds on how failures stretch an instance's jobs, clock seconds per second of steps: one job's, or arrays."""
 
-    r: Reliability
-    state_bytes: float  # of a checkpoint
-    links: GpuLinks = NO_LINKS
+    job: CheckpointedJob  # of any number of GPUs and replicas
 
     def min_stretch(self, replicas: Any, replica_gpus: Any) -> Any:
         """Bound from below how failures stretch jobs: every way to resume, free spares, arbitrarily short steps."""
-        own: dict[str, Any] = {"r": self.r, "state_bytes": self.state_bytes, "links": self.links}
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
-        return min_stretch(CheckpointedJob(gpus=gpus, replica_gpus=replica_gpus, replicas=replicas, **own))
+        return recovery.min_stretch(replace(self.job, gpus=gpus, replica_gpus=replica_gpus, replicas=replicas))
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
     def column_stretch(self, replicas: int, replica_gpus: int) -> float:
@@ -65,9 +47,9 @@ class Failures:
         GPUs, as the replicas that are away may be negligible against the stalls. The stretch per GPU is negative, so
         that it ascends.
         """
-        gpus, written = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID))), math.exp(-GRID)
-        own: dict[str, Any] = {"r": self.r, "state_bytes": self.state_bytes * written, "links": self.links}
-        found = min_stretch(CheckpointedJob(gpus=gpus, replica_gpus=0.0, **own)) * (1 - ROUNDING)
+        gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
+        written = self.job.state_bytes * math.exp(-GRID)
+        found = recovery.min_stretch(replace(self.job, gpus=gpus, state_bytes=written)) * (1 - ROUNDING)
         above = np.minimum.accumulate(found[::-1])[::-1]
         return gpus, above, -np.minimum.accumulate(found / gpus) * math.exp(-GRID)
 
@@ -93,39 +75,42 @@ class NoFailures:
 
 def failures_of(instance: Instance) -> Failures | None:
     """Return the failures that count for an instance's jobs, by the fabric whose links fail least; None without any."""
-    rates = counted(instance)
+    rates = recovery.counted(instance)
     if rates is None:
         return None
-    state_bytes = checkpoint_bytes(instance, machine_of(instance).model)
-    return Failures(r=rates, state_bytes=state_bytes, links=fewest_stops(instance, rates))
+    size, links = (
+        recovery.checkpoint_bytes(instance, machine_of(instance).model),
+        recovery.fewest_stops(instance, rates),
+    )
+    return Failures(CheckpointedJob(r=rates, gpus=1.0, replica_gpus=0.0, state_bytes=size, links=links))
 
 
 def sections(physics: PlanPhysics) -> Violations:
     """Check that a plan has a reliability section just where its instance has failures, and each rule of it."""
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
     plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
-    wanted = failures is not None and layout is not None
+    wanted, exposure = failures is not None and layout is not None, recovery.exposure_of(physics.plan)
     if wanted != (plan is not None):
         yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
-    if failures is None or plan is None or layout is None or physics.faults:
+    if failures is None or plan is None or layout is None or exposure is None:
         return
-    if failures.r.counts_links and len(lanes) > 1:
+    job = replace(exposure.job, state_bytes=failures.job.state_bytes)
+    if job.r.counts_links and len(lanes) > 1:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
-    job = job_of(physics.plan, layout, failures.r, failures.state_bytes)
-    rates, stops = part_stops_per_gpu_second(job.r, job.links), float(job.stops_per_second)
+    rates, stops = recovery.part_stops_per_gpu_second(job.r, job.links), float(job.stops_per_second)
     by_part = {name: stops * SECONDS_PER_DAY * rate / sum(rates.values()) for name, rate in rates.items()}
     extrapolated = layout.gpus_used > job.r.measured_gpus
     yield from figures("stops", plan, {"stop_seconds": 1 / stops, "extrapolated": extrapolated})
     yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
-    for rule in (spares, useful_share):
-        yield from rule(physics, plan, layout, job)
+    yield from spare_racks(physics, plan, layout, job)
+    yield from useful_share(plan, layout, replace(exposure, job=job))
 
 
-def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
+def spare_racks(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
     """Check that the reliability section has the spare racks of every site, the fewest that meet their target."""
-    own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
+    own = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
     work, spare, targets = -(-own // layout.racks_per_replica), plan.spare_gpus_per_rack, set(job.r.spare_targets)
-    fit = rack_availability(job.r, work, spare) if spare >= 0 else 0.0
+    fit = recovery.rack_availability(job.r, work, spare) if spare >= 0 else 0.0
     yield from must_be("spares", "sites", sorted(plan.spare_racks_by_site), sorted(physics.replicas))
     yield from at_most("spares", work + spare, physics.gpus_per_rack, "GPUs work and stand by", "GPUs")
     yield from figures("spares", plan, {"rack_availability": fit})
@@ -139,9 +124,9 @@ def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job:
             yield from must_equal(rule, "spare racks", racks, 0)
             continue
         yield from at_most(rule, 1, racks, "spare rack under a target", "spare racks")
-        reached = enough_share(needed, racks, fit)
+        reached = recovery.enough_share(needed, racks, fit)
         yield from at_most(rule, plan.spare_target, reached, "of the time asked for", "with enough racks")
-        fewer = enough_share(needed, racks - 1, fit) if racks > 1 else None
+        fewer = recovery.enough_share(needed, racks - 1, fit) if racks > 1 else None
         yield from at_most(rule, fewer, plan.spare_target, "of the time with a rack less", "asked for")
     for site in sorted(physics.plan.fabric.sites) if physics.plan.fabric else ():
         rule, need = f"spares[{site}]", physics.racks_in_use.get(site, 0) + plan.spare_racks_by_site.get(site, 0)
@@ -150,13 +135,11 @@ def spares(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job:
         yield from at_most(rule, spare, wired, "GPUs stand by", "GPUs of a rack are cabled")
 
 
-def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
+def useful_share(plan: ReliabilityPlan, layout: LayoutPlan, exposure: recovery.Exposure) -> Violations:
     """Check a plan's checkpoints, useful share of time and days lost, and that no other way to resume trains more."""
-    metrics, needed, unit = layout.metrics, physics.racks_in_use, strategy_of(layout).unit_racks(physics.gpus_per_rack)
-    sites = [(needed.get(site, 0), max(0, racks)) for site, racks in plan.spare_racks_by_site.items()]
-    block_replicas = layout.replicas_per_rack * (unit // layout.racks_per_replica)
-    standing = standing_of(sites, plan.rack_availability, block_replicas)
-    known = {(way.recovery, way.target): (float(stretch), way) for stretch, way in stretches(job, standing)}
+    standing = exposure.standing({site: max(0, racks) for site, racks in plan.spare_racks_by_site.items()})
+    metrics, ways = layout.metrics, recovery.stretches(exposure.job, standing)
+    known = {(way.recovery, way.target): (float(stretch), way) for stretch, way in ways}
     shares = {"enough_racks_share": standing.enough_share, "replicas_short": standing.replicas_down}
     yield from figures("useful_share", plan, shares)
     own = known.get((plan.recovery, plan.checkpoint_target))
@@ -167,10 +150,10 @@ def useful_share(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan
     stretch, way = own
     interval = float(way.interval_seconds)
     checkpoints = {
-        "checkpoint_bytes": job.state_bytes,
-        "checkpoint_write_seconds": float(job.write_seconds(way.target)),
+        "checkpoint_bytes": exposure.job.state_bytes,
+        "checkpoint_write_seconds": float(exposure.job.write_seconds(way.target)),
         "checkpoint_interval_seconds": interval if interval < math.inf else None,
-        "restart_seconds": float(job.restart_seconds(way.recovery)),
+        "restart_seconds": float(exposure.job.restart_seconds(way.recovery)),
     }
     yield from figures("checkpoints", plan, checkpoints)
     yield from figures("useful_share", plan, {"useful_share": 1 / stretch})

@@ -46,11 +46,7 @@ def same(a: Any, b: Any) -> bool:
 
 def exceeds(a: float, b: float) -> bool:
     """Return whether a checked figure exceeds its limit by more than the tolerance, whole numbers by any; NaN does."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a > b
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return not a <= b
-    return a - b > TOLERANCE * max(abs(a), abs(b))
+    return not a <= b and not same(a, b)
 
 
 def show(value: object) -> str:
@@ -62,14 +58,11 @@ def show(value: object) -> str:
 
 def broken(rule: str, message: str, stated: object = None, recomputed: object = None) -> Violation:
     """Return the violation of a rule, with the stated value, or the limit, and the recomputed one where single."""
-    return Violation(rule=rule, message=message, stated=_value(stated), recomputed=_value(recomputed))
-
-
-def _value(value: object) -> float | int | str | None:
-    """Return a side of a violated rule as JSON holds it: text where it is no finite number."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    return value if isinstance(value, float) and math.isfinite(value) else str(value)
+    sides = [  # as JSON holds them: text where they are no finite number
+        side if side is None or type(side) is int or (isinstance(side, float) and math.isfinite(side)) else str(side)
+        for side in (stated, recomputed)
+    ]
+    return Violation(rule=rule, message=message, stated=sides[0], recomputed=sides[1])
 
 
 def must_equal(rule: str, what: str, stated: Any, found: Any, unit: str = "") -> Violations:

@@ -10,10 +10,9 @@ from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics, PoweredSite
 from planner.physics.site import cost, wan
-from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.site.wan import Demand, Edge, SiteFibre
-from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, SitesPlan, WanDemand, WanPlan
 
 WATT_MW = 1e-6  # to which generation is written
 ROUNDING_GBPS = 1e-6
@@ -131,26 +130,19 @@ def all_sites(physics: PlanPhysics) -> Violations:
         yield from power_flow.within(physics, *row, "")
 
 
-def links(physics: PlanPhysics) -> Iterator[tuple[str, Link]]:
-    """Yield the links between two known sites of a checked plan, each with the names of both."""
-    known = {place.site.id for place in physics.standing}
-    for link in physics.plan.sites.links if physics.plan.sites else ():
-        if {link.a, link.b} <= known and link.a != link.b:
-            yield f"{link.a}, {link.b}", link
-
-
 @needs("sites")
 def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that one link joins every two open sites, its figures, and that it fits fibre and the assumed exchange."""
-    wanted = combinations(sorted(place.site.id for place in physics.standing), 2)
-    yield from once("linked", "links", (tuple(sorted({link.a, link.b})) for link in plan.links), wanted)
-    limit = physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
+    known, limit = sorted(physics.places), physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
+    pairs = (tuple(sorted({link.a, link.b})) for link in plan.links)
+    yield from once("linked", "links", pairs, combinations(known, 2))
     layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
     assumed = layout.assumptions.wan_gbps if layout is not None else None
     if layout is not None and len(training) > 1 and assumed is None:
         yield broken("wan_need", f"{len(training)} sites exchange gradients > 1, and no rate is assumed between them")
-    for name, link in links(physics):
+    for link in (link for link in plan.links if link.a != link.b and {link.a, link.b} <= set(known)):
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
+        name = f"{link.a}, {link.b}"
         found = {
             "route_km": km,
             "rtt_ms": wan.rtt_ms(physics.wan, km),
@@ -204,7 +196,7 @@ class Requirements(NamedTuple):
 
     def capex_usd(self, physics: PlanPhysics, design: WanPlan) -> float:
         """Recompute the capital of the wavelengths of a fibre design, in USD."""
-        return math.fsum(link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in self.lit(design))
+        return math.fsum(cost.link_capex_usd(physics.wan, edge.prices, waves) for edge, waves in self.lit(design))
 
 
 def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetrics) -> float:
@@ -364,7 +356,7 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
             "route_km": offered.route_km,
             "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths),
             "capacity_gbps": edge.wavelengths * net.wavelength_gbps,
-            "usd_per_year": link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
+            "usd_per_year": cost.link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
         }
         yield from figures(rule, edge, found)
     yield from figures("edges", design, {"capex_usd": req.capex_usd(physics, design)})

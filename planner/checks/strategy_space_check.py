@@ -24,13 +24,12 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
-from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
-from planner.physics.training.memory import LayerBytes, layer_bytes
-from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
+from planner.physics.training.layer_time import LayerTimes, days_of
+from planner.physics.training.memory import LayerBytes, layer_bytes, repeats_modules
+from planner.physics.training.operations import LayerShape, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
-from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
 
 Ints = NDArray[np.int64]
@@ -38,7 +37,6 @@ Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
-ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 PARTS = 8  # of a range that stays open
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
@@ -52,20 +50,15 @@ class Space:
 
     def __init__(self, *, instance: Instance, transport_slowdown: float) -> None:
         self.instance, self.transport_slowdown = instance, transport_slowdown
-        self.machine, self.rules, network = machine_of(instance), instance.workload.rules, instance.network
+        self.machine, self.rules = machine_of(instance), instance.workload.rules
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
         self.memory_limit = memory_limit_bytes(instance)
-        self.site_racks = max_site_racks(instance)
+        rooms = MANY if instance.grid is None else max((x for _, x in _rooms(instance, instance.grid)[0]), default=0.0)
+        self.site_racks = math.floor(min(rooms * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
-        # Idle GPUs are cabled too where they are the spares.
-        work = instance.workload
-        sequences = work.tokens / work.sequence_length / work.availability
-        self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
-        self.wires_all = network is not None and network.spares.asked
-        self.stripes = 1 if network is None else instance.pins.get("placement.stripes", 1)  # rack stages at least
-        self.known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
+        self.days_a_second = days_of(instance, 1.0)  # days to train for a second a sequence
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values of a layout choice that its pin leaves in the checker's declared space."""
@@ -89,7 +82,7 @@ class Space:
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
         rules, model, sequence = self.rules, machine.model, machine.sequence
-        fronts = dict[LayerShape, LayerTimes]()
+        fronts, known = dict[LayerShape, LayerTimes](), dict[tuple[Any, ...], CutPipelines]()
         taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
@@ -104,8 +97,11 @@ class Space:
             for one, kept, overlaps in ways:
                 times = step_prediction.pipeline_of(machine, one, phi, fronts)
                 for schedule in schedules:
+                    key = *one.degrees, schedule  # cuts that split a replica alike have the same pipelines
+                    x = known[key] if key in known else known.setdefault(key, self._pipelines(one, schedule))
+                    x = x if overlaps is None else x.part(may_overlap_experts(x.p, x.v) == overlaps)
                     own = replace(times, order=schedule)
-                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
+                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, pipelines=x)
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, has = self.machine.model, set(self.machine.software.parallelism)
@@ -131,6 +127,38 @@ class Space:
                         tensor_inner=inner,
                     )
 
+    def _pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
+        """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
+        layers, gpus, network, pins = self.layers, self.gpus, self.instance.network, self.instance.pins
+        fit, framework = gpus // shape.gpus, self.machine.software.parallelism
+        stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
+        if self.rules.even_stages and "layout.layers_per_stage" not in pins:
+            stages = stages[layers % stages == 0]
+        chunks = schedule == "1f1b" and "interleaved" in framework
+        most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
+        p = np.repeat(stages, most)
+        v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
+        packed = p > 1 if fit > 1 else np.zeros_like(p, dtype=bool)
+        q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
+        p, v = np.append(p, p[packed]), np.append(v, v[packed])
+        kinds, at = np.unique(q, return_inverse=True)
+        rows = []  # of the block of one rack stage; those of longer pipelines have as many more racks
+        for kind in kinds.tolist():
+            own = {"stages_per_rack": kind, "replicas_per_rack": pins.get("layout.replicas_per_rack")}
+            block = block_of(gpus, shape.degrees, pipeline_parallel=1, **own)
+            names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
+            rows.append([0 if block is None else getattr(block, name) for name in names])
+        racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
+        if network is not None and network.spares.asked:  # idle GPUs are cabled too: they are the spares
+            wired = np.where(wired > 0, gpus, wired)
+        stages = -(-p // q)  # in racks of their own, of which a stripe has at least one
+        found = CutPipelines(p, v, q, stages * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4)
+        fine = (replicas > 0) & (stages >= (pins.get("placement.stripes", 1) if network is not None else 1))
+        columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
+        for name, column in columns.items():
+            fine &= column == pins.get(f"layout.{name}", column)
+        return found.part(np.flatnonzero(fine))
+
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
         """Return pairs of the checker's space (activations a layer keeps, whether whole layers may be recomputed).
 
@@ -143,16 +171,7 @@ class Space:
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
             return [(pin, "no")] if pin == "none" or self.rules.selective else []
-        model, experts = self.machine.model, self.machine.model.experts
-        has = {  # by module that the stack may repeat, whether some layer of the model has it
-            "layernorm": model.latent_attention is not None or experts is not None,
-            "mla_up_proj": model.latent_attention is not None,
-            "mlp": experts is None or experts.dense_layers > 0,
-            "moe": experts is not None,
-            "moe_act": experts is not None,
-            "shared_experts": experts is not None and experts.shared_ffn > 0,
-        }
-        if any(has[name] for name in set(software.recompute_modules) - {"core_attn"}):
+        if repeats_modules(self.machine):
             if pin == "full":
                 return [("none", "some")]
             return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
@@ -242,32 +261,19 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A timed way to cut a layer; `overlapping`: of pipelines that may overlap experts, of others, or (None) of all."""
+    """A timed way to cut a layer, and its pipelines: all, or those that may overlap experts, or the others."""
 
     space: Space
     shape: LayerShape
     schedule: Schedule
     repeats: Repeats
     times: Pipeline
-    overlapping: bool | None = None
-
-    @property
-    def machine(self) -> Machine:
-        """The machine on which the checker times a cut, with padded sequences."""
-        return self.times.machine
+    pipelines: "CutPipelines"
 
     @property
     def total_micro_batches(self) -> int:
         """The micro-batches that a step of a checked cut holds over all replicas."""
         return self.space.sequences // self.shape.micro_batch
-
-    @cached_property
-    def least_layers(self) -> int:
-        """Layers of usual length that together take no longer than the model's, whose front ones may be faster."""
-        usual, front = self.times.times, self.times.front
-        each = usual.forward_seconds + usual.backward_seconds
-        lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
-        return self.space.layers - math.ceil(front_layers(self.machine.model) * lighter / each - ROUNDING)
 
     @cached_property
     def send_seconds(self) -> tuple[float, float]:
@@ -279,47 +285,7 @@ class Cut:
     @cached_property
     def layer_bytes(self) -> LayerBytes:
         """The activation bytes of a layer of a checked cut on one GPU."""
-        return layer_bytes(self.machine, self.shape)
-
-    def pipelines(self) -> CutPipelines:
-        """Return every pipeline of a checked cut; cuts that split a replica alike share the result."""
-        known, key = self.space.known_pipelines, (*self.shape.degrees, self.schedule)
-        if key not in known:
-            known[key] = self._all_pipelines()
-        found, overlapping = known[key], self.overlapping
-        return found if overlapping is None else found.part(may_overlap_experts(found.p, found.v) == overlapping)
-
-    def _all_pipelines(self) -> CutPipelines:
-        """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
-        layers, gpus, pins = self.space.layers, self.space.gpus, self.space.instance.pins
-        fit, framework = gpus // self.shape.gpus, self.machine.software.parallelism
-        stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
-        if self.space.rules.even_stages and "layout.layers_per_stage" not in pins:
-            stages = stages[layers % stages == 0]
-        chunks = self.schedule == "1f1b" and "interleaved" in framework
-        most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
-        p = np.repeat(stages, most)
-        v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
-        packed = p > 1 if fit > 1 else np.zeros_like(p, dtype=bool)
-        q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
-        p, v = np.append(p, p[packed]), np.append(v, v[packed])
-        kinds, at = np.unique(q, return_inverse=True)
-        rows = []  # of the block of one rack stage; those of longer pipelines have as many more racks
-        for kind in kinds.tolist():
-            own = {"stages_per_rack": kind, "replicas_per_rack": pins.get("layout.replicas_per_rack")}
-            block = block_of(gpus, self.shape.degrees, pipeline_parallel=1, **own)
-            names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
-            rows.append([0 if block is None else getattr(block, name) for name in names])
-        racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
-        wired = np.where(self.space.wires_all & (wired > 0), gpus, wired)
-        found = CutPipelines(
-            p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4
-        )
-        fine = (replicas > 0) & (-(-p // q) >= self.space.stripes)
-        columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
-        for name, column in columns.items():
-            fine &= column == pins.get(f"layout.{name}", column)
-        return found.part(np.flatnonzero(fine))
+        return layer_bytes(self.times.machine, self.shape)
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:
@@ -345,13 +311,6 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     paid = math.floor(max(0.0, min(each * _by_budget(instance, grid, wired_gpus), MANY)) * (1 + SLACK))
     wanted = instance.pins.get("sites.racks", racks)
     return min(wanted, paid) if wanted <= racks else 0
-
-
-def max_joined_racks(instance: Instance, wired_gpus: int, stated: float = 0) -> float:
-    """Bound, for the check, the racks that all sites' fabrics join, a site at least `stated`; in whole modules."""
-    site = max(joined_racks(instance, wired_gpus), stated)
-    each = instance.hardware.racks_per_module if instance.grid else 1
-    return max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
 
 
 def max_sites(instance: Instance) -> int:
@@ -406,15 +365,6 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
     return limit
 
 
-def max_site_racks(instance: Instance) -> int:
-    """Bound, for the check, the racks of one site by its limits and its area's headroom; no bound without a grid."""
-    if instance.grid is None:
-        return MANY
-    rooms, _ = _rooms(instance, instance.grid)
-    modules = max((room for _, room in rooms), default=0.0)
-    return math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
-
-
 def _candidates(grid: Grid) -> list[PowerNode]:
     months = grid.rules.ready_within_months
     return [node for node in grid.nodes if node.site and (months is None or node.ready_months <= months)]
@@ -442,15 +392,16 @@ def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]
     return rooms, within
 
 
-def most_racks(instance: Instance, proof: JointProof | None = None) -> Callable[[int], int]:
+def most_racks(instance: Instance, proof: JointProof) -> Callable[[int], int]:
     """Return the checker's most racks by GPUs cabled: its arithmetic, or what a plan states if less, on trust."""
-    proof = JointProof() if proof is None else proof
-    stated, joined_racks_stated = proof.max_racks_by_wired_gpus, proof.joined_racks_by_wired_gpus
+    stated, each = proof.max_racks_by_wired_gpus, instance.hardware.racks_per_module if instance.grid else 1
 
     @cache
     def most(wired_gpus: int) -> int:
-        # A fabric joins what the proof says, or more if the checker's own designs do. Fewer racks are of a MILP.
-        joined = max_joined_racks(instance, wired_gpus, joined_racks_stated.get(wired_gpus, math.inf))
+        # A fabric joins what the proof says, or more if the checker's own designs do; a site's racks are in whole
+        # modules. Fewer racks are of a MILP.
+        site = max(joined_racks(instance, wired_gpus), proof.joined_racks_by_wired_gpus.get(wired_gpus, math.inf))
+        joined = max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
         own, fewer = int(min(max_racks(instance, wired_gpus), joined)), [gpus for gpus in stated if gpus <= wired_gpus]
         return min(own, stated[max(fewer)]) if fewer else own
 

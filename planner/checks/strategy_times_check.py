@@ -41,7 +41,8 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int
     most = np.zeros_like(pipelines.p)
     for wired in set(pipelines.wired.tolist()):
         most[pipelines.wired == wired] = racks(wired)
-    each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
+    each = step_prediction.least_layers(cut.times) * (times.forward_seconds + times.backward_seconds)
+    each /= shape.micro_batch
     gpus = float(cut.space.failures.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
     few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus)
     few = np.minimum(few, total + 1.0).astype(np.int64)  # a limit of no time asks for GPUs without end
@@ -90,16 +91,11 @@ class ColumnTimes:
         """Bound a checked column's replicas at one site, which alone share their ZeRO state."""
         return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
 
-    @property
-    def inside(self) -> Any:
-        """Whether all pipeline stages of a checked column are in one rack."""
-        return self.ranges.p <= self.ranges.stages_per_rack
-
     @cached_property
     def send(self) -> Floats:
         """Seconds of one pipeline send between stages of a checked column."""
-        far, near = self.cut.send_seconds
-        return np.asarray(np.where(self.inside, near, far) * (self.ranges.p > 1), dtype=np.float64)
+        (far, near), p = self.cut.send_seconds, self.ranges.p
+        return np.asarray(np.where(p <= self.ranges.stages_per_rack, near, far) * (p > 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +105,7 @@ class StepTimeBound(ColumnTimes):
     @cached_property
     def layers(self) -> Floats:
         """Fewest layers of the largest pipeline stage of a checked range."""
-        return np.ceil(self.cut.least_layers / self.ranges.p - ROUNDING)
+        return np.ceil(step_prediction.least_layers(self.cut.times) / self.ranges.p - ROUNDING)
 
     @cached_property
     def chunk(self) -> Any:
@@ -132,7 +128,7 @@ class StepTimeBound(ColumnTimes):
         more = self.cut.times.times.recompute_seconds
         counts = schedule.PipelineCounts(p, v, 3 * p)
         wait = schedule.min_excess_seconds(counts, self.layers, 0, self.sharded.layer_seconds, more)
-        other = np.where(p == 1, self.pipeline.ends, 0.0) + self.cut.machine.software.host_seconds
+        other = np.where(p == 1, self.pipeline.ends, 0.0) + self.cut.times.machine.software.host_seconds
         stage, larger = (
             step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, 0, self.send) + other
             for layers in (self.layers, np.ceil(self.layers / v) * v)
@@ -154,7 +150,7 @@ class StepTimeBound(ColumnTimes):
     def tails(self) -> tuple[Any, Any]:
         """Seconds after a checked step's passes, and in each micro-batch those that ZeRO exposes for embeddings."""
         if self.zero_stage is None:  # the CPU's overhead alone
-            return self.cut.machine.software.step_seconds, 0.0
+            return self.cut.times.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, (most, most))
         each = self.pipeline, self.sharded, None, counts, self.group, self.layers, self.chunk, self.send
@@ -211,7 +207,7 @@ class StepTimeBound(ColumnTimes):
         Coarse parts are tried first. A stage with l layers takes l times the state of one layer, and for each chunk in
         flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
         """
-        few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.machine.model)
+        few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.times.machine.model)
         for part in parts:
             fitting, size = [few[:0]], max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
             for some in (few[at : at + size] for at in range(0, len(few), size)):
@@ -229,7 +225,7 @@ class StepTimeBound(ColumnTimes):
 
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Bound the layers but front ones that checked stages hold; `every`: with embeddings and head."""
-        cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
+        cut, machine, shape, order = self.cut, self.cut.times.machine, self.cut.shape, self.cut.schedule
         replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)
         arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, replicas, self.send)
         spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
@@ -312,7 +308,7 @@ class PipelineSplits(ColumnTimes):
     def pipeline(self) -> Pipeline:
         """The times of the pipeline whose layer splits are checked."""
         times = replace(self.cut.times, zero_stage=self.zero_stage)
-        return step_prediction.inside_rack(times) if bool(self.inside) else times
+        return step_prediction.inside_rack(times) if self.p <= self.ranges.stages_per_rack else times
 
     @cached_property
     def rounds(self) -> float:
@@ -338,7 +334,7 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def _front(self) -> Ints:
-        return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
+        return np.where(np.arange(self.p) == 0, front_layers(self.cut.times.machine.model), 0)[:, None]
 
     def _memory_share(self, recomputed: Any) -> Any:
         """Compute the share of usable memory that each number of layers takes on every stage of a checked pipeline."""
@@ -347,7 +343,7 @@ class PipelineSplits(ColumnTimes):
         layers = {"stage": stages, "layers": self.sizes[None, :], "recomputed": recomputed, "front": self._front}
         d, zero, cut = int(np.minimum(self.ranges.min_replicas, self.site_replicas)), self.zero_stage, self.cut
         how: dict[str, Any] = {"zero_stage": zero, "replicas": d, "order": cut.schedule}
-        parts = memory.memory_by_part(cut.machine, cut.shape, counts, **layers, **how)
+        parts = memory.memory_by_part(cut.times.machine, cut.shape, counts, **layers, **how)
         return sum(parts.values()) / (space.memory_limit * (1 + SPLIT_ROUNDING))
 
     @cached_property

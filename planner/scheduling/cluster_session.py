@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from planner.checks.placement import check_placement, expected_groups
+from planner.checks.placement import check_placement
 from planner.cluster import (
     MEMBER,
     Figure,
@@ -472,7 +472,7 @@ class Clock:
 
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a placement's rank order sends across leaf domains, pods and zones."""
-        stages = [[self.places[nodes[rank]] for rank in ranks] for ranks in expected_groups(job).values()]
+        stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in slots(job)]
         return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
 
     def seconds(self, locality: transport.Locality) -> float:

@@ -196,9 +196,8 @@ def changed(
         try:
             whole = value is None or isinstance(value, (list, tuple, dict))
             now = None if named else check_path(base, path, whole=whole)
-            new = value
-            if value is None and isinstance(now, (tuple, dict)):  # an empty one takes it away
-                new = now[:0] if isinstance(now, tuple) else {}
+            # An empty list or object takes it away.
+            new = type(now)() if value is None and isinstance(now, (tuple, dict)) else value
             put(data, base, path, new if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None

@@ -76,7 +76,7 @@ AREAS = {
     "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
     "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),
     "scheduling": (("scheduling", "cluster.py"), ("scheduling", "cluster", "cli/test_place.py", "cli/test_watch.py")),
-    "simulation": (("simulation",), ("simulation", "checks/network/test_check_dragonfly.py")),
+    "simulation": (("simulation",), ("simulation", "checks/network/test_check_families.py")),
     "formats": (
         ("formats", "imports"),
         (
@@ -85,7 +85,7 @@ AREAS = {
         ),
     ),
     "sweeps": (("sweeps",), ("sweeps",)),
-    "exports": (("exports",), ("exports", "checks/network/test_check_dragonfly.py")),
+    "exports": (("exports",), ("exports", "checks/network/test_check_families.py")),
     "instance": (
         ("instance", "plan"),
         (

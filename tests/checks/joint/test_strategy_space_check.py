@@ -31,6 +31,7 @@ from planner.models.joint.strategy_space import problem_of
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions
+from planner.plan.certificate import JointProof
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -41,7 +42,7 @@ def own(i: Instance) -> Table:
     """Return the pipelines of every cut of the checker."""
     found = {}
     for cut in Space(instance=i, transport_slowdown=1.1).cuts():
-        every = cut.pipelines()
+        every = cut.pipelines
         for packed in (False, True):
             x = every.part((every.stages_per_rack > 1) == packed)
             columns = (x.p, x.v, x.block_racks, x.block_replicas, x.replicas_per_rack, x.stage_racks, x.wired)
@@ -124,13 +125,13 @@ def test_a_pinned_split_is_the_only_one() -> None:
     pins = {"layout.layers_per_stage": [1, 2], "layout.recomputed_layers_per_stage": [1, 0]}
     i = with_pins(toy(2).replaced(workload__model__layers=3, hardware__accelerator__hbm_bytes=1e12), **pins)
     cut = next(c for c in Space(instance=i, transport_slowdown=1.1).cuts() if c.shape.micro_batch == 1)
-    x = cut.pipelines()
+    x = cut.pipelines
     for p, fits in ((2, True), (3, False)):
         part = x.part(np.flatnonzero((x.p == p) & (x.v == 1))[0])
         split = PipelineSplits.of(cut, 3, part, 2, np.array([4]), 1e9)
         assert np.isfinite(split.least()) == fits
         if fits:
-            a, b, host = split.pipeline, split.sharded, cut.machine.software.microbatch_seconds
+            a, b, host = split.pipeline, split.sharded, cut.times.machine.software.microbatch_seconds
             one, two = (
                 float(step_prediction.stage_seconds(a, b, 1, n, r, split.send)) + host for n, r in ((1, 1), (2, 0))
             )
@@ -142,7 +143,7 @@ def test_a_pinned_split_is_the_only_one() -> None:
 def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
     """Time every split that memory holds, as the physics predicts and with the least wait of unequal chunks."""
     cut, x = split.cut, split.ranges
-    p, v, machine = split.p, split.v, split.cut.machine
+    p, v, machine = split.p, split.v, split.cut.times.machine
     repeats = {"no": lambda _: (0,), "any": lambda n: range(n + 1)}[cut.repeats]
     group, d = replace(split.group, slowdown=1.0), int(split.ranges.min_replicas)
     conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI, transport_slowdown=PHI)
@@ -189,7 +190,7 @@ def some_columns(seed: int, number: int, stack: str = "") -> list[tuple[Cut, int
     found: list[tuple[Cut, int, CutPipelines, int, int]] = []
     while len(found) < number:
         cut = r.choice(cuts)
-        x = cut.pipelines()
+        x = cut.pipelines
         few = [k for k in range(len(x)) if x.p[k] <= 3 and x.v[k] <= 3]
         if not few:
             continue
@@ -274,7 +275,7 @@ def of_kind(seed: int, kind: str) -> Instance:
 
 
 def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutPipelines:
-    every = fastest_ranges(cut, x, most_racks(cut.space.instance), NEVER)
+    every = fastest_ranges(cut, x, most_racks(cut.space.instance, JointProof()), NEVER)
     if not len(every):
         return every
     every, ends = every.part([r.randrange(len(every)) for _ in range(number)]), []
@@ -306,7 +307,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
     space = Space(instance=of_kind(seed, kind), transport_slowdown=PHI)
     cuts, compared = list(space.cuts()), 0
     for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(6)):
-        ranges = drawn_ranges(r, cut, cut.pipelines(), 16)
+        ranges = drawn_ranges(r, cut, cut.pipelines, 16)
         if not len(ranges):
             continue
         at, ones = drawn_inside(rng, cut, ranges, 16)
@@ -334,7 +335,7 @@ def test_floors_of_ranges_are_below_those_inside(name: str) -> None:
     cuts = [c for k, c in enumerate(space.cuts()) if k % 97 == 0]
     while compared < 100_000:
         cut, zero = r.choice(cuts), r.choice((None, 0, 1, 2, 3))
-        ranges = drawn_ranges(r, cut, cut.pipelines(), 100)
+        ranges = drawn_ranges(r, cut, cut.pipelines, 100)
         if not len(ranges):
             continue
         at, ones = drawn_inside(rng, cut, ranges, 1000)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from worked_plan import edited_at, small
 
-from planner.checks.fabric import _design
+from planner.checks import fabric
 from planner.checks.fabric import frontier as rules
 from planner.models import FABRIC_AXES
+from planner.physics.network.fabric_designs import design_for
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.site_fabrics import frontier
@@ -67,7 +68,7 @@ def test_rows_of_two_models() -> None:
     large = {"name": "large", "ports": 2 * box.ports, "price_usd": box.price_usd + 1000}
     boxes = [{**box.model_dump(), **x} for x in ({}, large, {"name": "fast", "port_gbps": 2 * box.port_gbps})]
     physics = PlanPhysics(plan=edited_at(plan_of(("rail",)), "instance.network.switches", boxes))
-    dearer = row["cost_usd"] + 1000 * _design(physics, physics.instance.network, SITE, row).spines
+    dearer = row["cost_usd"] + 1000  # one spine above four leaves
     for name, usd, expected in (
         ("large", dearer, set()), ("large", row["cost_usd"], rule), ("fast", dearer, rule), ("none", dearer, rule),
     ):  # fmt: skip
@@ -99,9 +100,14 @@ def test_a_row_dearer_and_no_better_is_beaten() -> None:
     assert beaten(row, frugal, {**frugal, "cost_usd": row["cost_usd"] + 2}) == [f"frontier[{SITE}, 2]: row 1"]
 
 
-def test_a_site_without_a_wan_gateway_leaves_no_ports_to_one() -> None:
+def test_a_site_without_a_wan_gateway_leaves_no_ports_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
     switches = [{**small().instance.network.switches[0].model_dump(), "port_gbps": 0.01}]
-    physics = PlanPhysics(plan=small(network__switches=switches))
-    network = physics.instance.network
-    assert network is not None
-    assert _design(physics, network, SITE, rows_of("rail")[0]).wan_ports == 0
+    row, ports = rows_of("rail")[0], list[int]()
+
+    def noted(*given: Any, wan_ports: int, **choices: Any) -> Any:
+        ports.append(wan_ports)
+        return design_for(*given, wan_ports=wan_ports, **choices)
+
+    monkeypatch.setattr(fabric, "design_for", noted)
+    list(rules(PlanPhysics(plan=small(network__switches=switches)), SITE, [row], MERITS))
+    assert ports == [0]

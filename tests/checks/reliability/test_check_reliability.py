@@ -74,11 +74,16 @@ def test_a_rack_has_no_more_gpus_that_stand_by_and_no_fewer_than_none(count: int
     assert not said or said in [v.message for v in found]
 
 
+def failures(recovery: str) -> Failures:
+    r = Reliability.model_validate(RATES | {"recoveries": [recovery]})
+    return Failures(CheckpointedJob(r=r, gpus=1.0, replica_gpus=0.0, state_bytes=6e6))
+
+
 @each("recovery", ["restart", "warm-spares"])
 @each("gpus", [1, 8, 600])
 def test_the_least_stretch_of_larger_jobs(recovery: str, gpus: int) -> None:
     """It bounds every larger job, and is within 1 % of the least of them over finely spaced sizes."""
-    f = Failures(r=Reliability.model_validate(RATES | {"recoveries": [recovery]}), state_bytes=6e6)
+    f = failures(recovery)
     for first in (1, 3, 40):
         larger = sorted({math.floor(first * 1.003**k) for k in range(2500)})
         least = float(f.min_stretch(larger, gpus).min())
@@ -88,7 +93,7 @@ def test_the_least_stretch_of_larger_jobs(recovery: str, gpus: int) -> None:
 @each("recovery", RECOVERIES)
 def test_the_fewest_gpus_of_a_rate(recovery: str) -> None:
     """No smaller job takes as few seconds for each GPU as any of many jobs does, and one of 1 % more seconds does."""
-    f = Failures(r=Reliability.model_validate(RATES | {"recoveries": [recovery]}), state_bytes=6e6)
+    f = failures(recovery)
     gpus = np.unique(np.exp(np.linspace(1, 8, 3000)).astype(np.int64))
     rates = f.min_stretch(gpus, 1) / gpus
     least = np.minimum.accumulate(rates)
@@ -193,7 +198,7 @@ def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
         return failures_of(i.replaced(network=i.network.replaced(**boxes), hardware=nic))
 
     each = i.network.cables.endpoint_transceivers
-    assert (found(4).links, found(lanes - 1).links) == (GpuLinks(lanes, lanes * each), GpuLinks(0, 0))
+    assert (found(4).job.links, found(lanes - 1).job.links) == (GpuLinks(lanes, lanes * each), GpuLinks(0, 0))
 
 
 @each("failover", [False, True])

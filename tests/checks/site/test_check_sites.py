@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterable
 from typing import Any, cast
 
 import changed_figures
@@ -15,6 +16,8 @@ from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named,
 from planner.api.plans import check
 from planner.checks.cost import RULES, RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit
+from planner.checks.strategy_space_check import Floats
+from planner.instance.grid import Line, PowerNode
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.plan.plan import Plan
@@ -277,13 +280,22 @@ def test_a_year_has_its_own_grid(change: dict[str, Any], rule: str) -> None:
     assert rule in named(with_scenarios("robust", dry=run(usd, FULL, **change)))
 
 
+def grid_of(lines: Iterable[tuple[int, int, float]], generated: Floats, load: Floats, **line: float) -> GridArrays:
+    """Return nodes a, b, … with 100 MW of plants each, and corridors between two of them by reactance."""
+    names, none = "abcdefghi", np.zeros(len(generated))
+    nodes = [
+        PowerNode.model_construct(id=x, generation_mw=100.0, load_mw=mw) for x, mw in zip(names, load, strict=False)
+    ]
+    rows = [
+        (Line.model_construct(id=f"{names[a]}{names[b]}", a=names[a], b=names[b], reactance_pu=x, **line), 1 + k % 2)
+        for k, (a, b, x) in enumerate(lines)
+    ]
+    return GridArrays(nodes, rows, generated, none)
+
+
 def ring(*reactance_pu: float) -> GridArrays:
-    none = np.zeros(3)
-    parts: dict[str, Any] = {"available_mw": none, "unit_share": none, "generated_mw": none, "load_mw": none}
-    return GridArrays(
-        names=["a", "b", "c"], lines=["ab", "bc", "ca"], a=np.array([0, 1, 2]), b=np.array([1, 2, 0]),
-        circuits=np.ones(3, dtype=int), rating_mw=none, one_circuit=100 / np.array(reactance_pu), site_mw=none, **parts,
-    )  # fmt: skip
+    corridors = zip((0, 1, 2), (1, 2, 0), reactance_pu, strict=True)
+    return grid_of(corridors, np.zeros(3), np.zeros(3), rating_mw=0.0)
 
 
 def test_reactances_that_cancel_are_named() -> None:
@@ -305,30 +317,17 @@ def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> 
     reactance = r.uniform(0.05, 0.5, len(pairs)) * np.where(r.random(len(pairs)) < 0.2 * (seed % 3), -1.0, 1.0)
     generated, load = r.uniform(0, 50, 9), r.uniform(0, 50, 9)
     load *= generated.sum() / load.sum()
-    none = np.zeros(9)
-    g = GridArrays(
-        names=list("abcdefghi"), lines=[str(k) for k in range(len(pairs))], a=np.array([p[0] for p in pairs]),
-        b=np.array([p[1] for p in pairs]), circuits=1 + (np.arange(len(pairs)) % 2), rating_mw=none,
-        one_circuit=100 / reactance, site_mw=none, available_mw=none, unit_share=none, generated_mw=generated,
-        load_mw=load,
-    )  # fmt: skip
-    base = Solved(g, g.circuits)
+    corridors = ((a, b, x) for (a, b), x in zip(pairs, reactance.tolist(), strict=True))
+    g = grid_of(corridors, generated, load, rating_mw=0.0)
     for line in range(len(pairs)):
-        circuits = g.circuits.copy()
-        circuits[line] -= 1
-        fresh = Solved(g, circuits).flows(generated - load)
-        assert base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)
+        fresh = Solved(g, g.without(line)).flows(generated - load)
+        assert g.base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)
 
 
 @each(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
 def test_an_island_that_its_plants_cannot_feed_is_named(load: float, named: list[str]) -> None:
     """Without its one circuit, b has its own 100 MW of plants, whatever a could send it."""
-    g = GridArrays(
-        names=["a", "b"], lines=["ab"], a=np.array([0]), b=np.array([1]), circuits=np.ones(1, dtype=int),
-        rating_mw=np.array([200.0]), one_circuit=np.array([1000.0]), available_mw=np.array([100.0, 100.0]),
-        unit_share=np.zeros(2), generated_mw=np.array([80.0, load - 60.0]), load_mw=np.array([20.0, load]),
-        site_mw=np.array([0.0, load]),
-    )  # fmt: skip
+    g = grid_of([(0, 1, 0.1)], np.array([80.0, load - 60.0]), np.array([20.0, load]), rating_mw=200.0)
     found = list(_without_circuit(g, 0))
     assert [v.rule for v in found] == named
     assert not named or "120 MW fed in after the loss of ab > 100 MW" in found[0].message
