@@ -115,8 +115,7 @@ def evaluate(
     """
     from planner.instance.references_and_pins import of_one_layout
     from planner.planning.evaluate import evaluated
-    from planner.planning.load import load_instance
-    from planner.planning.plausible_ranges import warn
+    from planner.planning.load import load_instance, warn
 
     pins = {f"layout.{key}": value for key, value in (layout or {}).items()}
     request = of_one_layout(load_instance(instance, pins=pins, searched=False, constants=constants))

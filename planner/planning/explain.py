@@ -22,19 +22,17 @@ from planner.physics.site import cost
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, SitesPlan
-from planner.planning import finish_date
-from planner.planning.changed_instance import Change, change_to, in_fewest_days
+from planner.planning import changed_instance
+from planner.planning.changed_instance import Change, change_to, in_days_of_training, in_fewest_days
 from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
-from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.solve import column_like, column_of, solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import words
 
-PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
 ENOUGH = 0.25  # of the time of the search for the plan, with less of which nothing more is asked
@@ -45,9 +43,7 @@ LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
 FULL = 0.9  # share of a GPU's memory in use from which more of it may be worth something
 AT_LEAST = 40.0  # seconds that they may take in any case
 FEW_CLOSED = 3  # candidates, the largest, that are opened before limits are raised; the others come last
-DOUBLINGS = 20  # of a limit, in search of a plan
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
-MILLION = 1e6
 SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
 
 
@@ -64,7 +60,7 @@ def explained(
     clock, cache = Deadline(), JointCache()
     if isinstance(asked, Plan):
         plan = asked
-        if plan.objective.name == FRONTIER:
+        if plan.objective.name == "frontier":
             raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
         very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
@@ -73,8 +69,8 @@ def explained(
     if plan.layout is None:
         yield from _infeasible(plan, found, options)
         return
-    if plan.instance.objective.minimize == finish_date.FINISH_DATE:
-        found = found.replaced(start_days=finish_date.start_days(plan.instance, plan.sites))
+    if plan.instance.objective.minimize == "finish_date":
+        found = found.replaced(start_days=changed_instance.start_days(plan.instance, plan.sites))
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
     together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
@@ -96,8 +92,8 @@ def _parts(
         yield (found := found.replaced(nodes=_nodes(plan.instance, plan.sites, questions.next("sites"))))
     more = [replace(x, loosens=x.choice in questions.seldom_short) for x in limits_of(plan)]
     variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
-    own = found.start_days  # None where the day of the end is not minimized
-    starts = [x for x in finish_date.each_start(plan.instance) if own not in (None, finish_date.latest_start_days(x))]
+    starts = [] if found.start_days is None else changed_instance.each_start(plan.instance)
+    starts = [x for x in starts if changed_instance.latest_start_days(x) != found.start_days]
     questions.parts = len(more) + len(variants) + len(starts) + near
     for asked in starts:
         yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
@@ -125,8 +121,8 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     asked = None if racks is None else cost.facility_mw(instance.hardware, racks)
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
-        if instance.objective.minimize == finish_date.FINISH_DATE:
-            first, places = finish_date.start_days(instance, split), [node for node in grid.nodes if node.site]
+        if instance.objective.minimize == "finish_date":
+            first, places = changed_instance.start_days(instance, split), [node for node in grid.nodes if node.site]
             late = {x.id: x.ready_months for x in places if x.ready_months * DAYS_A_MONTH > first}
     return tuple(
         x.replaced(
@@ -148,12 +144,9 @@ def proven_plan(plan: Plan) -> bool:
 
 def _best_value(plan: Plan) -> float:
     """Return the best dollars or days of an explained plan's question, before its tolerance gave any up."""
-    goal = next((x.value for x in plan.objective.ends if x.name == "goal"), None)
-    if goal is not None:
-        return goal
-    if plan.instance.objective.in_dollars or plan.instance.objective.minimize == finish_date.FINISH_DATE:
-        return plan.objective.value or 0.0
-    return plan.layout.metrics.days_to_train if plan.layout is not None else 0.0
+    if plan.objective.name == "loss" and plan.layout is not None:
+        return plan.layout.metrics.days_to_train
+    return next((x.value for x in plan.objective.ends if x.name == "goal"), plan.objective.value or 0.0)
 
 
 @dataclass(frozen=True)
@@ -224,12 +217,12 @@ def limits_of(plan: Plan) -> Iterator[Variant]:
         return Variant(limit, change=change_to(**{f"limits__{key}": now + more}), more=more, unit=unit, each=each)
 
     if limits.budget_usd:
-        yield of_limits("budget", "budget_usd", "USD", each=MILLION)
+        yield of_limits("budget", "budget_usd", "USD", each=1e6)
     if limits.deadline_days and instance.objective.in_dollars:
         yield of_limits("deadline", "deadline_days", "days until the deadline")
     if limits.max_batch_tokens:
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
-        yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), MILLION)
+        yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), 1e6)
     size = machine_of(instance).gpu.hbm_bytes + 1e9
     yield Variant("memory", change=change_to(hardware__accelerator__hbm_bytes=size), more=1.0, unit="GB of HBM")
     if instance.hardware.racks is not None and grid is None:
@@ -357,8 +350,8 @@ class _Questions:
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
-        months, ready = finish_date.latest_start_months(asked), finish_date.latest_start_days(asked)
-        options, becoming = self.next(f"a start in month {months:g}"), tuple(finish_date.ready_in(asked, months))
+        months, ready = changed_instance.latest_start_months(asked), changed_instance.latest_start_days(asked)
+        options, becoming = self.next(f"a start in month {months:g}"), tuple(changed_instance.ready_in(asked, months))
         figures: dict[str, Any] = {"months": months, "ready": becoming, "start_days": ready}
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
@@ -484,7 +477,7 @@ def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
 def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
     """Solve an explanation's question: least dollars by the deadline, fewest days however late, or the soonest end."""
     # The goal of the instance says which; the soonest end is that of a training within the deadline.
-    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == finish_date.FINISH_DATE
+    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == "finish_date"
     asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
     best, *_ = best_choice(asked, solving, without=without)
     found, ready = best.solution, best.ready_days if by_date else 0.0
@@ -548,10 +541,10 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
         Deadline().check()  # a signal ends it with an OutOfTimeError
         return not left.passed
 
-    doubled = takewhile(time_left, (now * 2**n for n in range(1, DOUBLINGS + 1)))
+    doubled = takewhile(time_left, (now * 2**n for n in range(1, 21)))
     high = next(filter(exists, doubled), None)
     low = 0.0 if high is None else high / 2
-    while high is not None and high - low > (1 if whole else PRECISION * low) and time_left():
+    while high is not None and high - low > (1 if whole else 0.01 * low) and time_left():
         middle = (low + high) // 2 if whole else (low + high) / 2
         low, high = (low, middle) if exists(middle) else (middle, high)
     return high

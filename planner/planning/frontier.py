@@ -27,7 +27,7 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
-from planner.planning.changed_instance import as_asked
+from planner.planning.changed_instance import as_asked, in_days_of_training
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
@@ -43,7 +43,6 @@ WORK = 1_000_000  # rows and nodes of all questions together, after which no oth
 SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
-FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
 LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
 KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
 BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
@@ -278,23 +277,17 @@ def plan_of_frontier(
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         plan = solve_days(in_days_of_training(instance))
-        own = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
+        own = ObjectiveValue(name="frontier", value=None, bound=None, gap=None)
     else:
         at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
         points = tuple(x.replaced(asked=n == at) for n, x in enumerate(found.curve.points))
         curve, point = found.curve.replaced(points=points), points[at]
         gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
-        own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
+        own = ObjectiveValue(name="frontier", value=point.days_to_train, bound=point.bound_days, gap=gap)
         stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
         plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
     # Of a cluster the question is that for the racks of the plan.
-    return plan.replaced(**as_asked(plan.instance.replaced(objective__minimize=FRONTIER)), objective=own, proof=None)
-
-
-def in_days_of_training(instance: Instance) -> Instance:
-    """Return the instance for the fewest days where its goal is the whole curve; any other as it is."""
-    whole = instance.objective.minimize == FRONTIER
-    return instance.replaced(objective__minimize="days_to_train") if whole else instance
+    return plan.replaced(**as_asked(plan.instance.replaced(objective__minimize="frontier")), objective=own, proof=None)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:

@@ -33,8 +33,7 @@ from planner.plan import certificate
 from planner.plan.certificate import AlternativeProof, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
-from planner.planning.changed_instance import as_asked, solved_with
-from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
+from planner.planning.changed_instance import as_asked, each_start, latest_start_days, latest_start_months, solved_with
 from planner.planning.joint_plan import refused_of
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report, start
@@ -79,7 +78,7 @@ def best_choice(
         return latest_start_days(alone) + seconds / SECONDS_PER_DAY
 
     asked = [instance.replaced(hardware=alone) for alone in instance.hardware.each_alone()]  # its own first
-    in_date = instance.objective.minimize == FINISH_DATE
+    in_date = instance.objective.minimize == "finish_date"
     questions = sorted((start for one in asked for start in each_start(one)), key=merit)
     answers = list[HardwareAnswer]()
     for alone in asked if len(asked) > 1 else ():
@@ -189,7 +188,7 @@ def with_alternatives(plan: Plan, instance: Instance, best: HardwareAnswer, othe
         if hardware_kind(other) != hardware_kind(mine)
     )
     asked = instance.replaced(hardware=mine.replaced(alternatives=alternatives))
-    proof, in_date, proofs = plan.proof, plan.objective.name == FINISH_DATE, list[AlternativeProof]()
+    proof, in_date, proofs = plan.proof, plan.objective.name == "finish_date", list[AlternativeProof]()
     if proof is not None and plan.objective.bound is not None:
         end_days = plan.objective.bound + (0.0 if in_date else best.ready_days)  # before which no plan on them ends
         for other in others:

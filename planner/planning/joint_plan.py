@@ -35,8 +35,7 @@ from planner.plan import certificate, plan_sections
 from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, JointProof, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
-from planner.planning.changed_instance import solved_with
-from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
+from planner.planning.changed_instance import latest_start_days, solved_with, start_days
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
@@ -70,7 +69,7 @@ def plan_of(
         value = bill.total_usd + excess_usd
     elif goal == "total_cost_of_ownership_usd":
         value = run.total_cost_of_ownership_usd + excess_usd
-    elif goal == FINISH_DATE:
+    elif goal == "finish_date":
         value += start_days(instance, section)
         bound = None if bound is None else bound + latest_start_days(instance)
     bound = None if bound is None else min(bound, value)

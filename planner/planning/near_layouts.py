@@ -21,8 +21,9 @@ from planner.physics.training.parallel_strategy import even_layers, layout_value
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STAGE_DEGREES
+from planner.planning.changed_instance import in_days_of_training
 from planner.planning.evaluate import Evaluation, evaluated, layout_question, with_switches
-from planner.planning.frontier import checked_plan, in_days_of_training
+from planner.planning.frontier import checked_plan
 from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
 

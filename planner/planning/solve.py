@@ -29,11 +29,10 @@ from planner.planning import model_size
 from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
-from planner.planning.frontier import FRONTIER, POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
+from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
 from planner.planning.hardware_choice import First, HardwareAnswer, best_choice, plan_of_pools, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
-from planner.planning.load import load_instance
-from planner.planning.plausible_ranges import warn
+from planner.planning.load import load_instance, warn
 from planner.solvers import signals
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Event, Reporter, recording, start, turn
@@ -108,7 +107,7 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
 
     if instance.objective.minimize == "loss":
         return model_size.solve(instance, alone, solving.progress, solving.deadline)
-    if instance.objective.minimize == FRONTIER:
+    if instance.objective.minimize == "frontier":
         return plan_of_frontier(instance, solving.left, solving.progress, alone)
     return _decided(instance, solving)
 

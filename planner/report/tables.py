@@ -20,7 +20,7 @@ from planner.physics.training.transformer import active_parameters, total_parame
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
-from planner.planning.finish_date import FINISH_DATE
+from planner.planning.changed_instance import FINISH_DATE
 from planner.report.plots.sweep_rows import leaves, read_rows
 from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements

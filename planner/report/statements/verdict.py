@@ -14,8 +14,8 @@ from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
-from planner.planning.finish_date import start_days
-from planner.planning.plausible_ranges import implausible
+from planner.planning.changed_instance import start_days
+from planner.planning.load import implausible
 from planner.report.statements.sites_and_fabric import racks_of
 from planner.report.statements.statement import Statement, days, short_percent
 from planner.solvers.signals import FIRST_PLAN_SECONDS
