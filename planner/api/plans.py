@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.planning.evaluate import Evaluation
     from planner.planning.explanation import Explanation
-    from planner.planning.frontier import Frontier
+    from planner.planning.frontier import Frontier, NearLayouts
     from planner.planning.model_size import LimitPoint
-    from planner.planning.near_layouts import NearLayouts
     from planner.solvers.progress import Event
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
@@ -295,7 +294,7 @@ def layouts(
         The input cannot be used, or has several layouts: pools, alternatives to the hardware.
     """
     from planner.instance.references_and_pins import of_one_layout
-    from planner.planning.near_layouts import near_layouts
+    from planner.planning.frontier import near_layouts
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by

@@ -168,7 +168,7 @@ def launch(
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
     from planner.imports.training_run import run_of_text
-    from planner.planning.near_layouts import own_step, runnable_layout
+    from planner.planning.evaluate import own_step, runnable_layout
 
     framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them
     text = "" if like is None else read_text(like, REMEDY)

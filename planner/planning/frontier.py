@@ -16,6 +16,8 @@ from planner.instance.instance import FabricInstance, Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.search_cache import JointCache
@@ -44,6 +46,7 @@ SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to le
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
 LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
+MOST_SHAPES = 400  # of layouts near the fastest that are priced; the others remain unproven
 KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
 BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
 
@@ -460,3 +463,40 @@ def curve_around(
         stopped=stopped,
     )
     return Frontier(plan.instance, curve, tuple(in_order))
+
+
+@dataclass(frozen=True, slots=True)
+class NearLayouts:
+    """The fastest plan of each kind of layout within a share of the fewest days, the fastest first.
+
+    A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has
+    a plan within the share, and none of these a faster one; `within`: the share; `fewest_days`: of the first.
+    """
+
+    plans: tuple[Plan, ...]
+    within: float
+    fewest_days: float | None
+    proven: bool
+
+
+def near_layouts(instance: Instance, options: Options, progress: Progress, *, within: float = 0.02) -> NearLayouts:
+    """Return near layouts, the fastest of each kind within a share of the fewest days; at the limit those so far."""
+    instance = in_days_of_training(instance)
+    deadline = Deadline(options.time_limit)
+    with turn(deadline) as mine, ticking(deadline.check):
+        if not mine:
+            return NearLayouts((), within, None, proven=False)
+        solving = Solving(options=options, deadline=deadline, progress=progress, cache=JointCache())
+        best = solve_joint(instance, solving)
+        if best.plan is None:
+            return NearLayouts((), within, None, proven=best.stopped == "proved")
+        start(progress, "other layouts")
+        goal = FastestOfEachKind(
+            world=solving.world(instance), rival=best.plan.seconds * (1 + within), most_shapes=MOST_SHAPES
+        )
+        goal.kinds[kind_of(best.plan.column)] = best.plan
+        goal.incumbent = best.plan
+        stopped = Loop(goal=goal).run()
+    ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
+    plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
+    return NearLayouts(plans, within, best.days, proven=best.stopped == stopped == "proved" and not goal.ended)

@@ -30,7 +30,7 @@ from planner.sweeps.sweep_run import point_text
 from planner.units import aligned, counted, memory, money, short
 
 if TYPE_CHECKING:
-    from planner.planning.near_layouts import NearLayouts
+    from planner.planning.frontier import NearLayouts
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
