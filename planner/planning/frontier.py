@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from planner.checks.check_plan import check
 from planner.instance.instance import FabricInstance, Instance
@@ -40,15 +40,11 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 POINTS = 9  # of a curve at most, the plan that it is drawn around among them
 STEP = 1.5  # from the size of a plan down to that of the next question
 WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
-QUESTION_GAP = 0.1  # of the fewest days, at which a question ends
 WORK = 1_000_000  # rows and nodes of all questions together, after which no other is asked
 SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
-LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
 MOST_SHAPES = 400  # of layouts near the fastest that are priced; the others remain unproven
-KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
-BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,7 @@ class BudgetQuestions:
         else:  # the answer holds up to the capital of one rack more, since more racks cost more
             instance = paying_in_use(self.instance.replaced(hardware__racks=int(size)))
             most_usd = (size + 1) * rack_of(self.instance.hardware).price_usd * TIGHT
-        within = replace(self.solving.options, gap=QUESTION_GAP)
+        within = replace(self.solving.options, gap=0.1)  # of the fewest days
         best, *_ = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None))
         found = best.solution
         self.work += sum(found.counts.values())
@@ -208,7 +204,7 @@ def frontier_of(
 
     def say(search: WholeCurve) -> None:
         nonlocal reported
-        if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
+        if search.proven < 0.9 * reported and math.isfinite(search.proven):
             reported = search.proven
             within = f"within {100 * reported:.0f} % of one in days and money"
             report(progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
@@ -216,7 +212,7 @@ def frontier_of(
     with turn(deadline) as mine, deadline.leaving_a_first_plan() as longer, ticking(longer.check):
         if not mine:
             return _nothing(instance, deadline.cause)
-        solving = Solving(options=options, deadline=longer, progress=progress, cache=JointCache())
+        solving = Solving(options=options, deadline=longer, progress=progress)
         questions = BudgetQuestions(instance=instance, solving=solving)
         try:
             start(progress, "the fastest plan")
@@ -225,14 +221,12 @@ def frontier_of(
             if fastest.status == "infeasible":
                 return _nothing(instance, "proved")
             asked = [point_of(instance, x.plan, x.days, instance) for x in (fastest, chosen) if x.plan and x.days]
-            for point in asked:
-                if point.usd <= budget_of(instance):
-                    _keep(front, point)
-            if asked:
-                questions.points.append(asked[-1])
-                questions.answers.append(MinDaysProof(math.inf, fastest.lower_bound or 0.0))
-                for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
-                    _keep(front, point)
+            questions.points += asked[-1:]
+            questions.answers.append(MinDaysProof(math.inf, fastest.lower_bound or 0.0))
+            less_money = questions.run(POINTS if epsilon > WIDE - 1 else math.inf) if asked else ()
+            for point in chain((x for x in asked if x.usd <= budget_of(instance)), less_money):
+                if point.choice is not None:
+                    front.add(point.choice.seconds, point.usd, point.choice)
             start(progress, "the curve")
             search = WholeCurve(world=solving.world(all_paid), epsilon=epsilon, front=front, progress=say)
             search.box()
@@ -266,11 +260,6 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
     except OutOfTimeError:
         solving.deadline.check()
         return fastest, fastest
-
-
-def _keep(front: Front, point: PricedPoint) -> None:
-    if point.choice is not None:
-        front.add(point.choice.seconds, point.usd, point.choice)
 
 
 def plan_of_frontier(
@@ -376,7 +365,7 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
 def knee_of(points: list[tuple[float, float]]) -> int | None:
     """Return the curve's point farthest below its chord, in logarithms of capital and days; None if none is far."""
     product = [usd * seconds for usd, seconds in points]
-    if len(points) < 3 or max(product) <= (1 + KNEE) * min(product):  # money buys days in proportion
+    if len(points) < 3 or max(product) <= 1.05 * min(product):  # money buys days in proportion
         return None
     (left, late), (right, early) = ([math.log(x) for x in points[at]] for at in (0, -1))
     if right <= left or late <= early:
@@ -384,7 +373,7 @@ def knee_of(points: list[tuple[float, float]]) -> int | None:
     wide, high = right - left, late - early
     below = [1 - (math.log(usd) - left) / wide - (math.log(seconds) - early) / high for usd, seconds in points]
     best = max(range(len(points)), key=below.__getitem__)
-    return best if 0 < best < len(points) - 1 and below[best] > BENT else None
+    return best if 0 < best < len(points) - 1 and below[best] > 0.1 else None  # of its length
 
 
 def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
@@ -486,16 +475,14 @@ def near_layouts(instance: Instance, options: Options, progress: Progress, *, wi
     with turn(deadline) as mine, ticking(deadline.check):
         if not mine:
             return NearLayouts((), within, None, proven=False)
-        solving = Solving(options=options, deadline=deadline, progress=progress, cache=JointCache())
+        solving = Solving(options=options, deadline=deadline, progress=progress)
         best = solve_joint(instance, solving)
         if best.plan is None:
             return NearLayouts((), within, None, proven=best.stopped == "proved")
         start(progress, "other layouts")
-        goal = FastestOfEachKind(
-            world=solving.world(instance), rival=best.plan.seconds * (1 + within), most_shapes=MOST_SHAPES
-        )
-        goal.kinds[kind_of(best.plan.column)] = best.plan
-        goal.incumbent = best.plan
+        world, rival = solving.world(instance), best.plan.seconds * (1 + within)
+        goal = FastestOfEachKind(world=world, rival=rival, most_shapes=MOST_SHAPES)
+        goal.kinds[kind_of(best.plan.column)] = goal.incumbent = best.plan
         stopped = Loop(goal=goal).run()
     ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
     plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)

@@ -30,7 +30,7 @@ from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
-from planner.planning.hardware_choice import First, HardwareAnswer, best_choice, plan_of_pools, with_alternatives
+from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
 from planner.planning.load import load_instance, warn
 from planner.solvers import signals
@@ -52,7 +52,7 @@ def solve_instance(
     progress: Progress,
     *,
     cache: JointCache | None = None,
-    first: First | None = None,
+    first: Callable[[World], Column | None] | None = None,
 ) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the plan, checked.
 
