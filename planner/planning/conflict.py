@@ -26,9 +26,6 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted, money, rounded, to_one
 
 MEMORY = "memory"
-MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
-MORE_SEQUENCES = 64  # times the batch
-MORE_RACKS = 1024  # times the racks
 ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
@@ -199,7 +196,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
     rules = {f"pins.{path}": (without(path), f"pins.{path} = {value!r}") for path, value in instance.pins.items()}
     batch = limits.max_batch_tokens or 0
     taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
-    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * MORE_SEQUENCES), taken
+    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * 64), taken
     budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), rack_of(hardware).price_usd
     capital = f"the budget is {money(budget)}"
     if limits.budget_usd is not None and least > budget + CENT:  # the racks and the least fabric cost more
@@ -217,7 +214,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
     if hardware.racks is not None:
         own = f"the cluster has {counted(hardware.racks, 'rack')} of {rack_of(hardware).gpus} GPUs"
-        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * MORE_RACKS), own
+        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * 1024), own
     if wan is not None and wan.protection == "one_cut":
         rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:
@@ -235,8 +232,8 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         for key, free in (NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}).items():
             if getattr(network, key) != free:
                 rules[f"network.{key}"] = change_to(**{f"network__{key}": free}), words[key]
-    size, gb = machine_of(instance).gpu.hbm_bytes * MUCH_MORE, memory_limit_bytes(instance) / 1e9
-    more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
+    size, gb = machine_of(instance).gpu.hbm_bytes * 1e6, memory_limit_bytes(instance) / 1e9
+    more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)  # than layouts take
     usable = f"{gb:,.1f} GB of a GPU can be used" if gb > 0 else "the memory kept free on a GPU leaves none"
     return rules | {MEMORY: (more, usable)}
 

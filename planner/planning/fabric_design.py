@@ -94,8 +94,8 @@ def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Itera
     """
     least = math.inf
     for ratio_asked in RATIOS:
-        network = instance.network and instance.network.replaced(max_oversubscription=ratio_asked)
-        plan = design_fabric(instance.replaced(network=network), Options(time_limit=time_limit), seeds=0)
+        asked = instance.replaced(network__max_oversubscription=ratio_asked)
+        plan = design_fabric(asked, Options(time_limit=time_limit), seeds=0)
         if plan.fabric is None or plan.cost is None or plan.cost.total_usd >= least:
             continue
         least, (chosen, *_) = plan.cost.total_usd, plan.fabric.alternatives

@@ -6,7 +6,7 @@ sequence holds for any number of tokens.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -88,7 +88,7 @@ def plan_of(
         seconds=seconds,
         seed=options.seed,
         minimizes=certificate.UNITS[goal],
-        checked="" if bound is None else certificate.joint_mark(goal, grid=grid, columns=len(columns_of(solution))),
+        checked="" if bound is None else certificate.joint_mark(goal, grid=grid, columns=len(solution.excluded)),
     )
     if section is not None and goal == "total_cost_of_ownership_usd":
         from planner.models.joint.shapes.chosen_sites import over_the_run
@@ -287,23 +287,22 @@ def refused_of(solution: JointSolution) -> JointProof:
     return JointProof(
         max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
         joined_racks_by_wired_gpus=dict(sorted(solution.joined_racks.items())),
-        columns=columns_of(solution),
+        columns=tuple(columns_of(solution)),
     )
 
 
-def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
-    """Return a proof's columns that only sites and budget refused, merged over replicas and micro-batches."""
+def columns_of(solution: JointSolution) -> Iterator[ExcludedColumn]:
+    """Yield a proof's columns that only sites and budget refused, merged over replicas and micro-batches."""
     groups: dict[Any, dict[int, float]] = defaultdict(dict)
     for days, column in solution.excluded:
         shape, order, per_rack = column.strategy.shape, column.strategy.order, column.block.stages_per_rack
         key = (shape, column.p, column.v, column.zero, order, per_rack)
         groups[key][column.d] = min(days, groups[key].get(column.d, days))
-    columns = list[ExcludedColumn]()
     for (shape, stages, virtual, zero, order, per_rack), by_replicas in groups.items():
         # Of each run of replicas without a gap; numbers less their places are the same along one.
         for _, run in groupby(enumerate(sorted(by_replicas)), key=lambda pair: pair[1] - pair[0]):
             replicas = [number for _, number in run]
-            same = ExcludedColumn(
+            yield ExcludedColumn(
                 **shape_values(shape),
                 pipeline_parallel=stages,
                 virtual_stages=virtual,
@@ -314,8 +313,6 @@ def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
                 max_data_parallel=replicas[-1],
                 lower_bound_days=min(by_replicas[number] for number in replicas),
             )
-            columns.append(same)
-    return tuple(columns)
 
 
 def objective_of(
@@ -397,10 +394,8 @@ def known_answer(
             return tuple(map(rescaled, value))
         if value is None:
             return None
-        changed = {"days_to_train": value.days_to_train * share}
-        if getattr(value, "name", "") == "goal":
-            changed["value"] = value.value * share
-        return value.replaced(**changed)
+        names = ("days_to_train", "value") if getattr(value, "name", "") == "goal" else ("days_to_train",)
+        return value.replaced(**{name: getattr(value, name) * share for name in names})
 
     figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
     changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}

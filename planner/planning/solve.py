@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -311,8 +312,7 @@ def solve_once(
     """Solve a loaded instance once, in a session or without; the options are those of `planner.solve`."""
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
-        layout = None if start is None else start.layout
-        first = None if layout is None else lambda world: column_of(layout, world)
+        first = partial(column_of, start.layout) if start is not None and start.layout is not None else None
         known = None if start is None else carried(start, loaded)
         cache = JointCache() if cache is None else cache
         deadline = Deadline(options.time_limit)
