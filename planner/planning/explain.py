@@ -66,50 +66,49 @@ def explained(
         very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
+    late, unasked, interrupted = list[Other](), list[str](), False  # late: what costs nothing, or leaves no plan
     if plan.layout is None:
-        yield from _infeasible(plan, found, options)
-        return
-    if plan.instance.objective.minimize == "finish_date":
-        found = found.replaced(start_days=changed_instance.start_days(plan.instance, plan.sites))
+        sites_alone = plan.conflict is None or plan.conflict.decision == "sites"
+        outside = "" if sites_alone or plan.status != "infeasible" else plan.objective.outside
+        found, answers = found.replaced(conflict=plan.conflict, outside=outside), _enough(plan, options)
+    else:
+        if plan.instance.objective.minimize == "finish_date":
+            found = found.replaced(start_days=changed_instance.start_days(plan.instance, plan.sites))
+        seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
+        together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
+        questions = _Questions(plan, cache, together, options, progress, unasked=unasked)
+        answers = _answers(questions, found.start_days, near, within)
     yield found
-    seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
-    together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
-    questions, late, interrupted = _Questions(plan, cache, together, options, progress), list[Other](), False
     try:
-        for part in _parts(questions, found, late, near, within):
-            yield (found := part)
+        for name, *items in answers:
+            if name == "others" and items[0].proved and items[0].as_good:
+                late += items
+            else:
+                yield (found := found.replaced(**{name: (*getattr(found, name), *items)}))
     except (KeyboardInterrupt, OutOfTimeError):
         interrupted = True
-    yield found.replaced(others=(*found.others, *late), unasked=tuple(questions.unasked), interrupted=interrupted)
+    yield found.replaced(others=(*found.others, *late), unasked=tuple(unasked), interrupted=interrupted)
 
 
-def _parts(
-    questions: "_Questions", found: Explanation, late: list[Other], near: int, within: float
-) -> Iterator[Explanation]:
-    """Yield the explanation after each answer; `late` gets the choices that cost nothing, or leave no plan."""
-    plan = questions.plan
+def _answers(questions: "_Questions", start_days: float | None, near: int, within: float) -> Iterator[tuple[Any, ...]]:
+    """Yield the answers to an explanation's questions as they come, behind the field of the explanation for them."""
+    plan, nodes = questions.plan, tuple[NodeLoad, ...]()
     if plan.sites is not None:
-        yield (found := found.replaced(nodes=_nodes(plan.instance, plan.sites, questions.next("sites"))))
+        nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
+        yield "nodes", *nodes
     more = [replace(x, loosens=x.choice in questions.seldom_short) for x in limits_of(plan)]
-    variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
-    starts = [] if found.start_days is None else changed_instance.each_start(plan.instance)
-    starts = [x for x in starts if changed_instance.latest_start_days(x) != found.start_days]
+    variants = list(variants_of(plan, [x.node for x in nodes if x.racks and not x.opened]))  # else none opens it
+    starts = [] if start_days is None else changed_instance.each_start(plan.instance)
+    starts = [x for x in starts if changed_instance.latest_start_days(x) != start_days]
     questions.parts = len(more) + len(variants) + len(starts) + near
-    for asked in starts:
-        yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
+    yield from (("starts", questions.other_start(asked)) for asked in starts)
     questions.looser = [x.change for x in (*more, *variants) if x.loosens]
     of_sites = [v for v in variants if v.choice == "site"]
     sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
     rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
-    for other in filter(None, chain(map(questions.other, sites), questions.near(near, within))):
-        yield (found := found.replaced(sites=(*found.sites, other)))
-    for worth in filter(None, map(questions.worth, more)):
-        yield (found := found.replaced(worth=(*found.worth, worth)))
-    for other in filter(None, map(questions.other, rest)):
-        if other.proved and other.as_good:
-            late.append(other)
-        else:
-            yield (found := found.replaced(others=(*found.others, other)))
+    yield from (("sites", x) for x in chain(map(questions.other, sites), questions.near(near, within)) if x)
+    yield from (("worth", x) for x in map(questions.worth, more) if x)
+    yield from (("others", x) for x in map(questions.other, rest) if x)
 
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
@@ -345,8 +344,7 @@ class _Questions:
                 return together
         if not self.left:
             return None
-        options = self.next(name) if gap is None else replace(self.next(name), gap=gap)
-        return self._ask(x.change(self.plan.instance), options, x.without, floor)
+        return self._ask(x.change(self.plan.instance), replace(self.next(name), gap=gap), x.without, floor)
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
@@ -377,8 +375,8 @@ class _Questions:
             saved = 0.0  # the plan at hand is one still
         proved = found.proved and self.proven
         most = None if proved or found.bound is None else max(best - found.bound, 0.0)
-        names = ("usd_saved", "most_usd_saved") if in_dollars else ("days_saved", "most_days_saved")
-        figures = dict(zip(names, (saved, most), strict=True))
+        key = "usd_saved" if in_dollars else "days_saved"
+        figures = {key: saved, f"most_{key}": most}
         return Worth(limit=x.choice, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
 
     def other(self, v: Variant) -> Other | None:
@@ -491,41 +489,33 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
     return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
 
 
-def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Explanation]:
-    """Explain why there is no plan: the conflict, then what would resolve it, rule by rule, up to an interrupt."""
-    instance, why = plan.instance, plan.conflict
-    outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
-    yield (found := found.replaced(conflict=why, outside=outside))
-    if why is None or not why.rules:
-        return
-    hbm, racks, batch = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks, instance.limits.max_batch_tokens
-    left, budget = Deadline(options.time_limit), instance.limits.budget_usd
-    try:
-        if why.decision == "sites" and instance.grid is not None:
-            from planner.models.sites import site_conflicts as sites
+def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
+    """Yield what would resolve the conflict of an instance without a plan, rule by rule, as `_answers` does."""
+    instance, rules = plan.instance, plan.conflict.rules if plan.conflict is not None else ()
+    if rules and plan.conflict is not None and plan.conflict.decision == "sites" and instance.grid is not None:
+        from planner.models.sites import site_conflicts as sites
 
-            # How far each rule of the sites must give for a plan; of money, what a plan costs.
-            moved = sites.relaxations(instance, [rule for rule in why.rules if rule != "budget"], options)
-            own = Deadline(options.time_limit)
-            paid = briefly(instance, options, own, cheapest=True) if "budget" in why.rules else None
-            if paid is not None and paid.usd is not None and budget is not None:
-                proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
-                moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
-            yield (found := found.replaced(relaxations=tuple(moved)))
-            yield found.replaced(nodes=_nodes(instance, None, options))
-            return
-        # How much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows.
-        for limit, now, scale, unit, path in (
-            ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
-            ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
-            ("hardware.racks", racks, 1, "racks", "hardware__racks"),
-        ):
-            needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None
-            if now is not None and needed is not None:
-                lack = Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
-                yield (found := found.replaced(lacks=(*found.lacks, lack)))
-    except (KeyboardInterrupt, OutOfTimeError):
-        yield found.replaced(interrupted=True)
+        # How far each rule of the sites must give for a plan; of money, what a plan costs.
+        moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
+        budget, own = instance.limits.budget_usd, Deadline(options.time_limit)
+        paid = briefly(instance, options, own, cheapest=True) if "budget" in rules else None
+        if paid is not None and paid.usd is not None and budget is not None:
+            proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
+            moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
+        yield "relaxations", *moved
+        yield "nodes", *_nodes(instance, None, options)
+        return
+    # How much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows.
+    hbm, racks, batch = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks, instance.limits.max_batch_tokens
+    left = Deadline(options.time_limit)
+    for limit, now, scale, unit, path in (
+        ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
+        ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
+        ("hardware.racks", racks, 1, "racks", "hardware__racks"),
+    ):
+        needed = _least(instance, path, now, options, left) if limit in rules and now is not None else None
+        if now is not None and needed is not None:
+            yield "lacks", Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 
 def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:

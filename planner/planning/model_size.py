@@ -28,7 +28,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.planning.choice_ends import Progress
-from planner.solvers.outcome import UnansweredError
+from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.signals import ENDED, Deadline, first_plan_found
 
 ROUNDING = 1e-6  # relative, as the checks have it
@@ -106,12 +106,8 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     for _ in range(TRIALS):
         try:
             last = bracket.move(flop, solve_days, instance, progress)
-        except InputError:  # no shape of the family is as small
-            if bracket.refused is None:
-                raise
-            break
-        except UnansweredError:
-            if bracket.plan is None:
+        except (InputError, UnansweredError) as error:  # InputError: no shape of the family is as small
+            if (bracket.refused if isinstance(error, InputError) else bracket.plan) is None:
                 raise
             break
         if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
@@ -173,9 +169,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     )
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
     bound = choice.loss_bound if bracket.closed else None
-    objective = ObjectiveValue(
-        name="loss", value=loss, bound=bound, gap=None if bound is None else (loss - bound) / loss
-    )
+    objective = ObjectiveValue(name="loss", value=loss, bound=bound, gap=relative_gap(loss, bound))
     status = "feasible" if bound is None or not bracket.grows else plan.status
     return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
 
