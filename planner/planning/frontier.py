@@ -13,7 +13,6 @@ from itertools import chain, pairwise
 
 from planner.checks.check_plan import check
 from planner.instance.instance import FabricInstance, Instance
-from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
@@ -48,14 +47,6 @@ MOST_SHAPES = 400  # of layouts near the fastest that are priced; the others rem
 
 
 @dataclass(frozen=True, slots=True)
-class MinDaysProof:
-    """A proof of the curve: no plan of up to `most_usd` trains in fewer than `least_days`; infinite: there is none."""
-
-    most_usd: float
-    least_days: float
-
-
-@dataclass(frozen=True, slots=True)
 class PricedPoint:
     """A point of the curve: a plan's capital and days, the racks that it pays, its choice and its instance."""
 
@@ -73,7 +64,8 @@ class BudgetQuestions:
     instance: Instance  # that of the plan, with its other GPUs and racks
     solving: Solving
     points: list[PricedPoint] = field(default_factory=list)  # the plans so far, first the one from which they go down
-    answers: list[MinDaysProof] = field(default_factory=list)
+    # Capital in USD up to which no plan trains in fewer than so many days, and these; infinite days: there is none.
+    answers: list[tuple[float, float]] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
     dear: float = math.inf  # racks of a cluster from which plans cost more than the budget
     work: int = 0
@@ -103,7 +95,7 @@ class BudgetQuestions:
 
     def min_days(self, usd: float) -> float:
         """Return the days that every plan of at most a capital takes, by the curve's answers so far."""
-        return max((answer.least_days for answer in self.answers if answer.most_usd >= usd), default=0.0)
+        return max((least_days for most_usd, least_days in self.answers if most_usd >= usd), default=0.0)
 
     def _sizes(self) -> Iterator[float]:
         """Yield the curve's next budgets (or racks): a step below the smallest plan, then in the widest gaps."""
@@ -134,15 +126,13 @@ class BudgetQuestions:
         self.work += sum(found.counts.values())
         bound = math.inf if found.status == "infeasible" else found.lower_bound or 0.0
         late = self.instance.limits.deadline_days or math.inf
-        self.answers.append(MinDaysProof(most_usd, math.inf if bound > late else bound))
+        self.answers.append((most_usd, math.inf if bound > late else bound))
         days = math.inf if found.days is None or found.days > late else found.days
         if days > SLOWEST * self.points[0].days:
             self.refused = max(self.refused, size)
         if found.plan is None or math.isinf(days):
             return None
-        each, kind = self.instance.hardware.each_alone(), hardware_kind(best.instance.hardware)
-        alone = self.instance.replaced(hardware=next(x for x in each if hardware_kind(x) == kind))
-        point = point_of(best.instance, found.plan, days, alone)
+        point = point_of(best.instance, found.plan, days, self.instance.replaced(hardware=best.instance.hardware))
         if point.usd <= min(budget_of(self.instance), self.points[0].usd + CENTS / 2):
             return point
         self.dear = min(self.dear, size)
@@ -222,7 +212,7 @@ def frontier_of(
                 return _nothing(instance, "proved")
             asked = [point_of(instance, x.plan, x.days, instance) for x in (fastest, chosen) if x.plan and x.days]
             questions.points += asked[-1:]
-            questions.answers.append(MinDaysProof(math.inf, fastest.lower_bound or 0.0))
+            questions.answers.append((math.inf, fastest.lower_bound or 0.0))
             less_money = questions.run(POINTS if epsilon > WIDE - 1 else math.inf) if asked else ()
             for point in chain((x for x in asked if x.usd <= budget_of(instance)), less_money):
                 if point.choice is not None:
@@ -435,7 +425,7 @@ def curve_around(
     # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
     alike = paying_in_use(plan.instance) is plan.instance
     bound = plan.objective.bound if alike else plan.objective.fabric_free_bound
-    questions.answers.append(MinDaysProof(math.inf, bound or 0.0))
+    questions.answers.append((math.inf, bound or 0.0))
     found = [point for point in questions.front() if id(point) in plans] or [asked]
     figures, in_order = [(point.usd, point.days) for point in found], [plans[id(point)] for point in found]
     bounds = [min(questions.min_days(usd), days) for usd, days in figures]
@@ -447,7 +437,7 @@ def curve_around(
         epsilon=share if math.isfinite(share) else None,
         most_usd=asked.usd,
         least_usd=figures[0][0],
-        none_below_usd=max((x.most_usd for x in questions.answers if math.isinf(x.least_days)), default=None),
+        none_below_usd=max((usd for usd, least in questions.answers if math.isinf(least)), default=None),
         slowest_days=plan.instance.limits.deadline_days,
         stopped=stopped,
     )
