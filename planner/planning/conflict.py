@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -61,9 +62,10 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             if found is not None:
                 return found
         unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
-        if _never_in_memory(instance, options, deadline):
-            kept = [MEMORY]
-        else:
+        with suppress(OutOfTimeError, UnansweredError):  # whatever the racks, sequences and pins
+            world = Solving(options=options, deadline=deadline).world(_relaxed(instance, {MEMORY}))
+            kept = [] if some_in_memory(world) else [MEMORY]
+        if not kept:
             kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
         if not unjudged:
             if len(kept) == 1 and not unpaid and not deadline.passed:
@@ -72,7 +74,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
                 kept = [] if freed.plan is None and conflicting(frozenset()) else kept
             reason = _reason(instance, kept)
             if "limits.budget_usd" in kept:
-                reason += _enough(instance, briefly(instance, options, deadline, cheapest=True))
+                reason += _enough(instance, briefly(instance, options, deadline, JointCache(), cheapest=True))
             return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
         why = WHY[deadline.cause]
     except (OutOfTimeError, UnansweredError) as error:
@@ -83,14 +85,13 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
 
 
 def briefly(
-    question: Instance, options: Options, clock: Deadline, cache: JointCache | None = None, *, cheapest: bool
+    question: Instance, options: Options, clock: Deadline, cache: JointCache, *, cheapest: bool
 ) -> JointSolution | None:
     """Search the plan of fewest days, or the cheapest whatever the budget, for the reason of a conflict.
 
     It is within 5 %, and the search ends in ten seconds; None where it has no answer.
     """
-    known = JointCache() if cache is None else cache
-    solving = Solving(options=replace(options, gap=NEARLY), deadline=clock.capped(JUDGED), cache=known)
+    solving = Solving(options=replace(options, gap=NEARLY), deadline=clock.capped(JUDGED), cache=cache)
     try:
         if cheapest:  # no reason names a bound on the days of every plan
             question = question.replaced(limits__budget_usd=None)
@@ -255,14 +256,6 @@ def _relaxed(instance: Instance, kept: Collection[str]) -> Instance:
     for rule, (relax, _) in _rules(instance).items():
         instance = instance if rule in kept else relax(instance)
     return instance
-
-
-def _never_in_memory(instance: Instance, options: Options, deadline: Deadline) -> bool:
-    """Return whether no layout holds the model in memory, whatever the racks, sequences and pins in conflict."""
-    try:
-        return not some_in_memory(Solving(options=options, deadline=deadline).world(_relaxed(instance, {MEMORY})))
-    except (OutOfTimeError, UnansweredError):
-        return False
 
 
 def _reason(instance: Instance, kept: list[str]) -> str:

@@ -174,10 +174,7 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
 def _with_sites(
     instance: Instance, choice: JointPlan, options: Options, spent: float
 ) -> tuple[JointPlan, LayoutMetrics, SitesPlan | None, WanPlan | None]:
-    """Return the joint choice at the sites of cheapest energy of those of equal capital, its metrics, sites and fibre.
-
-    A second proof confirms the sites section, and the fibre where asked for.
-    """
+    """Return the joint choice at the cheapest energy among sites of equal capital, its metrics, sites and fibre."""
     if choice.placed is None:  # only a grid has sites, so that a cluster loads no model of them
         return choice, _metrics(instance, choice), None, None
     from planner.models.joint.shapes.chosen_sites import confirmed, of_cheapest_energy, sites_section

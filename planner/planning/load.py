@@ -156,10 +156,7 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
 
 
 def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> None:
-    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them.
-
-    Another entry replaces an unknown name.
-    """
+    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them."""
     known, given = catalogue(kind), holder[key] if isinstance(holder, list) else holder.get(key)
     like = given.get(LIKE) if kind == "accelerators" and isinstance(given, dict) else None
     name = given if isinstance(given, str) else like
@@ -168,7 +165,7 @@ def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> Non
         faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
         faults.replaced.append(path)
     if isinstance(given, str):
-        holder[key] = known[given] if given in known else next(iter(known.values()))
+        holder[key] = known[given] if given in known else next(iter(known.values()))  # any, for an unknown name
     elif isinstance(like, str) and like in known:
         holder[key] = completed(given, known)
 
@@ -340,7 +337,6 @@ def _switch(text: str) -> dict[str, Any]:
 
 
 def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, Any]]) -> None:
-    """Require of a fabric question's switch, with the lanes allowed, the planes asked for."""
     if wish.planes is None:
         return
 

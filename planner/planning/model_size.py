@@ -55,12 +55,6 @@ class Bracket:
         """Whether the ends of the compute bracket are as near to each other as the tolerance asks."""
         return self.plan is not None and self.high <= self.low * (1 + self.choose.tolerance)
 
-    @property
-    def grows(self) -> bool:
-        """Whether larger models took no fewer days, of those in the bracket that have a plan."""
-        days = [own for _, own in sorted(self.days.items())]
-        return days == sorted(days)
-
     def next(self, last: float) -> float:
         """Return the compute in FLOP to try next: proportional days meet the deadline, or it closes the bracket."""
         if last not in self.days:
@@ -152,7 +146,9 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
     full, rate = float(transformer.budget_flop(every * peak, seconds)), choose.assumed_flop_per_second
     assumed = float(transformer.budget_flop(every * (rate or 0.0), seconds))
-    most = max(min(bracket.high, full) if bracket.grows else full, flop)
+    in_order = [days for _, days in sorted(bracket.days.items())]
+    grows = in_order == sorted(in_order)  # of the models with a plan larger ones took no fewer days
+    most = max(min(bracket.high, full) if grows else full, flop)
     loss = transformer.loss(law, candidate.parameters, tokens)
     choice = ModelChoice(
         flop=flop,
@@ -170,7 +166,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
     bound = choice.loss_bound if bracket.closed else None
     objective = ObjectiveValue(name="loss", value=loss, bound=bound, gap=relative_gap(loss, bound))
-    status = "feasible" if bound is None or not bracket.grows else plan.status
+    status = "feasible" if bound is None or not grows else plan.status
     return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
 
 

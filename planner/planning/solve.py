@@ -160,10 +160,8 @@ def _of_each_gpu(first: Conflict, kinds: list[HardwareAnswer], solving: Solving)
     """Return the conflict of the first GPU joined with those of the alternatives, each of which may differ."""
     if len(kinds) <= 1:
         return first
-    left = (
-        too_late(own.instance, own.solution, solving) or conflict_of(own.instance, solving.left) for own in kinds[1:]
-    )
-    each = [first, *left]
+    each = [first]
+    each += (too_late(x.instance, x.solution, solving) or conflict_of(x.instance, solving.left) for x in kinds[1:])
     on = (f"on {hardware_kind(own.instance.hardware)[0]} " for own in kinds)
     reason = "; ".join(gpu + why.reason for gpu, why in zip(on, each, strict=True))
     rules = tuple(dict.fromkeys(rule for why in each for rule in why.rules))
@@ -251,38 +249,34 @@ def column_like(column: Column, world: World) -> Column | None:
     return None
 
 
-def carried(plan: Plan, instance: Instance) -> Plan | None:
-    """Return a session's plan as one of another instance, without a bound; None where it breaks a rule of it.
+def better_of(found: Plan, start: Plan, instance: Instance) -> Plan:
+    """Return the session's start plan in place of what a search that was cut short has, where the start is better.
 
-    Nothing is assumed: every figure and limit is checked anew under that instance.
+    Nothing of the start is assumed, nor its bound: it must break no rule of the instance, under which every figure and
+    limit is checked anew.
     """
-    if plan.layout is None or plan.objective.name != instance.objective.minimize:
-        return None
+    cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
+    value, own, bound, goal = start.objective.value, found.objective.value, found.objective.bound, start.objective.name
+    if not cut_short or start.layout is None or value is None or goal != instance.objective.minimize:
+        return found
     unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
     changed = {
         name: section.replaced(certificate=section.certificate.replaced(**unproven))
         for name in ("sites", "wan", "layout", "fabric", "placement")
-        if (section := getattr(plan, name))
+        if (section := getattr(start, name))
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
-    changed |= {"objective": plan.objective.replaced(**none, ends=()), "proof": None, "curve": None}
+    objective = start.objective.replaced(**none, ends=())
+    changed |= {"objective": objective, "proof": None, "curve": None}
     ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
-    found = plan.replaced(**as_asked(instance) | ended | changed)
-    return None if check(found) else found
-
-
-def better_of(found: Plan, start: Plan | None) -> Plan:
-    """Return the session's start plan in place of what a search that was cut short has, where the start is better."""
-    cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
-    value, own = None if start is None else start.objective.value, found.objective.value
-    if start is None or value is None or not cut_short or (own is not None and own <= value):
+    carried = start.replaced(**as_asked(instance) | ended | changed)
+    if (own is not None and own <= value) or check(carried):
         return found
-    bound, objective = found.objective.bound, start.objective
     if bound is not None and own is not None:
         gap = relative_gap(value, bound)
         objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
     kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
-    return start.replaced(objective=objective, **{name: getattr(found, name) for name in kept})
+    return carried.replaced(objective=objective, **{name: getattr(found, name) for name in kept})
 
 
 def read_question(
@@ -313,10 +307,10 @@ def solve_once(
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
         first = partial(column_of, start.layout) if start is not None and start.layout is not None else None
-        known = None if start is None else carried(start, loaded)
         cache = JointCache() if cache is None else cache
         deadline = Deadline(options.time_limit)
-        plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
+        plan = solve_instance(loaded, options, reporter, cache=cache, first=first)
+        plan = plan if start is None else better_of(plan, start, loaded)
         if curve and plan.curve is None:
             drawn = curve_around(plan, replace(options, time_limit=deadline.limit), reporter, cache=cache).curve
             plan = plan.replaced(curve=drawn) if drawn.points else plan
