@@ -9,6 +9,7 @@ from typing import Any, get_args
 import numpy as np
 from pydantic import Field, ValidationError
 
+from planner.calibration.constants import CODE, GPU
 from planner.calibration.fit import is_tunable
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
@@ -319,13 +320,6 @@ def stack_text(machine: Machine) -> str:
     return f"{software.name}{f' ({software.released})' if software.released else ''}: {'; '.join(parts)}"
 
 
-GPU, CODE = "hardware.accelerator.", "workload.software."
-
-
-def _path(name: str) -> str:
-    return (GPU if name.partition(".")[0] in Accelerator.model_fields else CODE) + name
-
-
 PEAK = "peak_flop_per_second"
 GEMM = (*(f"gemm_efficiency.{name}" for name in ("max_share", "operand_traffic", "tail_elements")), "kernel_seconds")
 HBM = ("hbm_bytes_per_second", "hbm_efficiency")
@@ -373,7 +367,8 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
     for name in SET_BY[part]:
         if name in unused:
             continue
-        of_gpu, keys = _path(name).startswith(GPU), name.split(".")
+        keys = name.split(".")
+        of_gpu = keys[0] in Accelerator.model_fields
         at: Any = machine.gpu if of_gpu else software
         source = at.source
         for key in keys:
@@ -382,9 +377,11 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
         if isinstance(at, dict):
             at = at[machine.precision.compute]
             keys.append(machine.precision.compute)
-        text = source.get(keys[0], "") if isinstance(source, dict) else source
-        own = Constant(path=_path(".".join(keys)), value=at, source=text or "not given: the default")
-        at_path = f"{'accelerators' if of_gpu else 'software'}.{'.'.join(keys)}".replace("fp16", "bf16")
+        path, text = ".".join(keys), source.get(keys[0], "") if isinstance(source, dict) else source
+        own = Constant(
+            path=(GPU if of_gpu else CODE) + ".".join(keys), value=at, source=text or "not given: the default"
+        )
+        at_path = f"{'accelerators' if of_gpu else 'software'}.{path}".replace("fp16", "bf16")
         rows = step_errors.support_table().constants
         known = next((row for row in rows if f"{row.kind}.{row.path}" == at_path and row.touches(machine)), None)
         if known is not None and not own.source.startswith(CALIBRATED):

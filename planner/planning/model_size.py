@@ -110,8 +110,8 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
         if bracket.closed or clock.passed:
             break
         flop = min(bracket.next(flop), ideal)
-    if bracket.plan is not None:
-        return _finished(instance, bracket, bracket.plan, solve_days)
+    if bracket.plan is not None and bracket.plan.layout is not None:
+        return _finished(instance, bracket, bracket.plan, bracket.plan.layout, solve_days)
     # The refusal of even the smallest model, or of the last, under the instance as it was asked.
     refusal = bracket.refused
     if clock.passed and (last := refusal or last) is not None:
@@ -125,11 +125,9 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     return refusal.replaced(**as_asked(instance) | dict.fromkeys(sections), objective=unknown)
 
 
-def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: SolveDays) -> Plan:
+def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPlan, solve_days: SolveDays) -> Plan:
     """Return the plan of the bracket with tokens stretched to the deadline, its model described as the answer."""
-    choose, deadline, layout = bracket.choose, bracket.deadline, plan.layout
-    if layout is None:
-        raise InternalError("there is no plan of a model")
+    choose, deadline = bracket.choose, bracket.deadline
     tokens = plan.instance.workload.tokens * deadline / layout.metrics.days_to_train
     stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
     if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + ROUNDING):
