@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial, reduce
 
 import numpy as np
 
@@ -41,12 +42,15 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     # search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
     # without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
     deadline, rules, kept = Deadline(options.time_limit), _rules(instance), list[str]()
+    any_plan = partial(Solving, options=replace(options, gap=ANY_PLAN), deadline=deadline)
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
+
+    def relaxed(own: Collection[str]) -> Instance:
+        return reduce(lambda question, rule: question if rule in own else rules[rule][0](question), rules, instance)
 
     def proven(own: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
-        question, left = _relaxed(instance, own), Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
-        none = not deadline.passed and solve_joint(question, left).status == "infeasible"
+        none = not deadline.passed and solve_joint(relaxed(own), any_plan()).status == "infeasible"
         if not none and deadline.passed:
             unjudged.append(own)
         return none
@@ -63,14 +67,12 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
                 return found
         unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
         with suppress(OutOfTimeError, UnansweredError):  # whatever the racks, sequences and pins
-            world = Solving(options=options, deadline=deadline).world(_relaxed(instance, {MEMORY}))
-            kept = [] if some_in_memory(world) else [MEMORY]
+            kept = [] if some_in_memory(any_plan().world(relaxed({MEMORY}))) else [MEMORY]
         if not kept:
             kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
         if not unjudged:
             if len(kept) == 1 and not unpaid and not deadline.passed:
-                left = Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
-                freed = solve_joint(rules[kept[0]][0](instance), left)
+                freed = solve_joint(rules[kept[0]][0](instance), any_plan())
                 kept = [] if freed.plan is None and conflicting(frozenset()) else kept
             reason = _reason(instance, kept)
             if "limits.budget_usd" in kept:
@@ -249,13 +251,6 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     if not sites.designed or pins.racks is not None or pins.racks_by_site:
         return frozenset()
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
-
-
-def _relaxed(instance: Instance, kept: Collection[str]) -> Instance:
-    """Return the instance with each rule that may be in conflict relaxed, but for those kept."""
-    for rule, (relax, _) in _rules(instance).items():
-        instance = instance if rule in kept else relax(instance)
-    return instance
 
 
 def _reason(instance: Instance, kept: list[str]) -> str:

@@ -378,9 +378,7 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
             at = at[machine.precision.compute]
             keys.append(machine.precision.compute)
         path, text = ".".join(keys), source.get(keys[0], "") if isinstance(source, dict) else source
-        own = Constant(
-            path=(GPU if of_gpu else CODE) + ".".join(keys), value=at, source=text or "not given: the default"
-        )
+        own = Constant(path=(GPU if of_gpu else CODE) + path, value=at, source=text or "not given: the default")
         at_path = f"{'accelerators' if of_gpu else 'software'}.{path}".replace("fp16", "bf16")
         rows = step_errors.support_table().constants
         known = next((row for row in rows if f"{row.kind}.{row.path}" == at_path and row.touches(machine)), None)

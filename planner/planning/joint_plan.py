@@ -395,6 +395,6 @@ def known_answer(
         return value.replaced(**{name: getattr(value, name) * share for name in names})
 
     figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
-    changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
+    changed: dict[str, Any] = {name: days and days * share for name, days in figures.items()}
     changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
     return key, (replace(solution, **changed), {name: rescaled(value) for name, value in more.items()})

@@ -275,9 +275,8 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         yield from out_of_range(instance)
         yield from network_problems(instance.network)
         yield from check_pins(instance)
-        for path in instance.pins:
-            if not path.startswith("fabric."):
-                yield f"pins.{path}: decides nothing of a fabric alone; remove the pin"
+        others = [path for path in instance.pins if not path.startswith("fabric.")]
+        yield from (f"pins.{path}: decides nothing of a fabric alone; remove the pin" for path in others)
 
     question = validated(FabricInstance, data, where, problems=problems, faults=faults)
     if question.hardware.racks is None:
