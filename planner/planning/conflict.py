@@ -76,7 +76,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
                 kept = [] if freed.plan is None and conflicting(frozenset()) else kept
             reason = _reason(instance, kept)
             if "limits.budget_usd" in kept:
-                reason += _enough(instance, briefly(instance, options, deadline, JointCache(), cheapest=True))
+                reason += _enough(instance, briefly(instance, any_plan(), cheapest=True))
             return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
         why = WHY[deadline.cause]
     except (OutOfTimeError, UnansweredError) as error:
@@ -86,14 +86,13 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     return Conflict(decision="layout", rules=(), reason=reason)
 
 
-def briefly(
-    question: Instance, options: Options, clock: Deadline, cache: JointCache, *, cheapest: bool
-) -> JointSolution | None:
+def briefly(question: Instance, solving: Solving, *, cheapest: bool) -> JointSolution | None:
     """Search the plan of fewest days, or the cheapest whatever the budget, for the reason of a conflict.
 
     It is within 5 %, and the search ends in ten seconds; None where it has no answer.
     """
-    solving = Solving(options=replace(options, gap=NEARLY), deadline=clock.capped(JUDGED), cache=cache)
+    options, clock = replace(solving.options, gap=NEARLY), solving.deadline.capped(JUDGED)
+    solving = Solving(options=options, deadline=clock, cache=solving.cache)
     try:
         if cheapest:  # no reason names a bound on the days of every plan
             question = question.replaced(limits__budget_usd=None)
@@ -133,11 +132,11 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     if bound is None or bound <= deadline:
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
         return Conflict(decision="layout", rules=(), reason=reason)
-    rules, within, asked = ["limits.deadline_days"], "", (solving.options, solving.deadline, solving.cache.of(instance))
+    rules, within, asked = ["limits.deadline_days"], "", replace(solving, cache=solving.cache.of(instance))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     start(solving.progress, "deadlines that can be met")
     if instance.limits.budget_usd is not None:
-        within, found = " within the budget", briefly(instance, *asked, cheapest=True)
+        within, found = " within the budget", briefly(instance, asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)
@@ -146,7 +145,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
     fewest: JointSolution | None = solution
     if solution.plan is None or instance.objective.in_dollars:  # however late
-        fewest = briefly(instance, *asked, cheapest=False)
+        fewest = briefly(instance, asked, cheapest=False)
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
     elif fewest is not None and fewest.status == "infeasible":

@@ -497,8 +497,8 @@ def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
 
         # How far each rule of the sites must give for a plan; of money, what a plan costs.
         moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
-        budget, own = instance.limits.budget_usd, Deadline(options.time_limit)
-        paid = briefly(instance, options, own, JointCache(), cheapest=True) if "budget" in rules else None
+        budget, quietly = instance.limits.budget_usd, _quietly(options, JointCache())
+        paid = briefly(instance, quietly, cheapest=True) if "budget" in rules else None
         if paid is not None and paid.usd is not None and budget is not None:
             proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
             moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
