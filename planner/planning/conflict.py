@@ -32,7 +32,6 @@ ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minu
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
-NEARLY = 0.05  # share within which the least money for a plan is named
 
 
 def conflict_of(instance: Instance, options: Options) -> Conflict:
@@ -91,7 +90,7 @@ def briefly(question: Instance, solving: Solving, *, cheapest: bool) -> JointSol
 
     It is within 5 %, and the search ends in ten seconds; None where it has no answer.
     """
-    options, clock = replace(solving.options, gap=NEARLY), solving.deadline.capped(JUDGED)
+    options, clock = replace(solving.options, gap=0.05), solving.deadline.capped(JUDGED)
     solving = Solving(options=options, deadline=clock, cache=solving.cache)
     try:
         if cheapest:  # no reason names a bound on the days of every plan

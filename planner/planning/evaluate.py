@@ -40,7 +40,6 @@ from planner.units import counted
 
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
 OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of a layout alone is without
-MAX_CHUNKS = 8  # virtual stages that are tried of layouts near a plan's
 
 
 class Constant(Frozen):
@@ -580,7 +579,7 @@ def _layouts_near(question: Instance, framework: str, layout: dict[str, Any]) ->
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
     interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
     if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
-        chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
+        chunks = list(range(1, min(*split, 8) + 1))
     ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
     experts = [layout["expert_parallel"]]
     if machine.model.experts is not None and "expert" in machine.software.parallelism:

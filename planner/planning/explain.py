@@ -35,12 +35,9 @@ from planner.units import words
 
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
-ENOUGH = 0.25  # of the time of the search for the plan, with less of which nothing more is asked
-SLOWER = 1.5  # times as long as the search for the plan, that one question may take while there is time
 # Limits whose plans stay plans with more of them; those of sites are asked together first.
 OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ratings", "land")
 LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
-FULL = 0.9  # share of a GPU's memory in use from which more of it may be worth something
 AT_LEAST = 40.0  # seconds that they may take in any case
 FEW_CLOSED = 3  # candidates, the largest, that are opened before limits are raised; the others come last
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
@@ -296,19 +293,19 @@ class _Questions:
         if own.bound and own.value and self.proven:
             self.tolerance = max(SHOWN, min(1 - own.bound / own.value, max(goal.tolerance, goal.indifference)))
         # Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare.
-        spare = layout is not None and layout.metrics.memory_bytes_per_gpu < FULL * layout.metrics.memory_limit_bytes
+        spare = layout is not None and layout.metrics.memory_bytes_per_gpu < 0.9 * layout.metrics.memory_limit_bytes
         self.seldom_short: tuple[str, ...] = (*OF_SITES, "memory") if spare else OF_SITES
 
     @property
     def left(self) -> bool:
         """Whether enough time is left for another question of the explanation. OutOfTimeError: a signal ends it."""
         Deadline().check()
-        return self.deadline.left > ENOUGH * self.search_seconds
+        return self.deadline.left > 0.25 * self.search_seconds
 
     def next(self, name: str) -> Options:
         """Report the next question of an explanation, and return its solve options with its share of the time."""
         start(self.progress, name)
-        most = min(self.deadline.left, max(self.deadline.left / max(1, self.parts), SLOWER * self.search_seconds))
+        most = min(self.deadline.left, max(self.deadline.left / max(1, self.parts), 1.5 * self.search_seconds))
         self.parts -= 1
         own = self.options.time_limit
         return replace(self.options, time_limit=most if own is None else min(most, own))

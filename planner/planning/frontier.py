@@ -39,8 +39,6 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 POINTS = 9  # of a curve at most, the plan that it is drawn around among them
 STEP = 1.5  # from the size of a plan down to that of the next question
 WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
-WORK = 1_000_000  # rows and nodes of all questions together, after which no other is asked
-SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
 MOST_SHAPES = 400  # of layouts near the fastest that are priced; the others remain unproven
@@ -68,12 +66,12 @@ class BudgetQuestions:
     answers: list[tuple[float, float]] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
     dear: float = math.inf  # racks of a cluster from which plans cost more than the budget
-    work: int = 0
+    work: int = 0  # rows and nodes of all questions together
 
     def run(self, most: float) -> Iterator[PricedPoint]:
         """Ask the curve's questions at less and less money, then in the widest gaps; yield the plans of the answers."""
         tried: set[float] = set()
-        while len(self.front()) < most and self.work < WORK:
+        while len(self.front()) < most and self.work < 1_000_000:
             size = next((size for size in self._sizes() if size not in tried), None)
             if size is None:
                 return
@@ -128,7 +126,7 @@ class BudgetQuestions:
         late = self.instance.limits.deadline_days or math.inf
         self.answers.append((most_usd, math.inf if bound > late else bound))
         days = math.inf if found.days is None or found.days > late else found.days
-        if days > SLOWEST * self.points[0].days:
+        if days > 20 * self.points[0].days:  # slower ones are not followed to less money
             self.refused = max(self.refused, size)
         if found.plan is None or math.isinf(days):
             return None

@@ -43,7 +43,6 @@ from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
 from planner.solvers.signals import ENDED, Cause, Deadline
 
-PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 
 
@@ -75,7 +74,7 @@ def plan_of(
     bound = None if bound is None else min(bound, value)
     gap, grid = relative_gap(value, bound), instance.grid is not None
     # Optimal up to rounding, or the tolerance that was asked for.
-    within = gap is not None and gap <= max(PROVEN, instance.objective.days_given_up)
+    within = gap is not None and gap <= max(1e-9, instance.objective.days_given_up)
     joint = Certificate(  # of every section, since all are decided together
         status="optimal" if within and solution.stopped == "proved" else "feasible",
         objective=value,

@@ -31,8 +31,6 @@ from planner.planning.choice_ends import Progress
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.signals import ENDED, Deadline, first_plan_found
 
-ROUNDING = 1e-6  # relative, as the checks have it
-TRIALS = 24  # plans on the way to a closed bracket; four to eight are usual
 START = 0.4  # of the ideal compute: a usual utilisation, from which the bracket is sought
 STEP_DOWN = 4  # by which compute falls where it has no plan at all, so that nothing tells how far it is too large
 SolveDays = Callable[[Instance], Plan]
@@ -97,7 +95,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
         racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak, until = racks * machine.rack.gpus * machine.peak_flop_per_second, deadline * SECONDS_PER_DAY
     flop = START * float(transformer.budget_flop(peak, until, utilisation=instance.workload.availability))
-    for _ in range(TRIALS):
+    for _ in range(24):  # four to eight plans are usual
         try:
             last = bracket.move(flop, solve_days, instance, progress)
         except (InputError, UnansweredError) as error:  # InputError: no shape of the family is as small
@@ -130,7 +128,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     choose, deadline = bracket.choose, bracket.deadline
     tokens = plan.instance.workload.tokens * deadline / layout.metrics.days_to_train
     stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
-    if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + ROUNDING):
+    if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + 1e-6):
         plan, layout = stretched, other  # cut short, it may be slower than the one it stretches
     law, tokens, candidate = loss_law_of(choose), plan.instance.workload.tokens, model_for(choose, bracket.low)
 
