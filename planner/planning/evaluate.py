@@ -23,7 +23,6 @@ from planner.models import Options
 from planner.physics import step_errors
 from planner.physics.site import cost
 from planner.physics.spares import upkeep_of
-from planner.physics.step_errors import LikeRows
 from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.memory import memory_by_stage
@@ -71,7 +70,7 @@ class Evaluation(LayoutMetrics):
     rests_on: dict[str, tuple[Constant, ...]] = Field(description="For each part of the step, what constants set it.")
     step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
     constants_deviation: float = Field(description="Of the step's logarithm, which the fitted constants leave.")
-    like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
+    like_rows: step_errors.LikeRows = Field(description="The measured runs that the intervals are from.")
     extrapolated: tuple[Extrapolation, ...] = ()
     stack: str = Field(description="The software stack and its switches.")
     filled: dict[str, str] = Field(
@@ -410,17 +409,14 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
     """Write an evaluated layout as one screen: time and memory by part; `why`: with the constants behind them."""
     layout = result.layout
     tensor, context, expert = layout.degrees
-    degrees = (
-        f"TP {tensor} x CP {context} x EP {expert} "
-        f"x PP {layout.pipeline_parallel} (v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}"
-    )
     batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {layout.microbatch_sequences}"
     (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
     bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
     support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
     lines = [
         f"{result.name}: your layout {'fits' if result.fits else 'does not run'}",
-        f"LAYOUT     {degrees}; {batch}; "
+        f"LAYOUT     TP {tensor} x CP {context} x EP {expert} x PP {layout.pipeline_parallel} "
+        f"(v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}; {batch}; "
         f"ZeRO-{layout.zero_stage}, recompute {layout.recompute}"
         f"{', sequence parallel' if layout.sequence_parallel else ''}",
         f"           {layout.gpus_used:,} GPUs; {result.tokens_per_step / 1e6:,.2f}M tokens a step; "
@@ -509,10 +505,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
         low, high, found = 0, most if by_stage else 1, None
         while low <= high:  # the fewest recomputed layers with which it fits in memory
             each = (low + high) // 2
-            values = layout | {"recompute": kept, "recomputed_layers_per_stage": ()}
-            if each:
-                counts = recomputed_under(at, each if by_stage else each * most)
-                values = layout | {"recompute": "full", "recomputed_layers_per_stage": counts}
+            counts = recomputed_under(at, each if by_stage else each * most) if each else ()
+            values = layout | {"recompute": "full" if each else kept, "recomputed_layers_per_stage": counts}
             tried = _evaluated(question, values)
             if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
                 found, high = (values, tried), each - 1

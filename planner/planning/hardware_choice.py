@@ -13,7 +13,6 @@ from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.references_and_pins import hardware_kind
 from planner.models import Options, batch_shares
-from planner.models.batch_shares import PoolLayout, Shares
 from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution
 from planner.models.joint.least_cost import least_run_cost, solve_joint_cost
@@ -203,7 +202,7 @@ def with_alternatives(plan: Plan, instance: Instance, best: HardwareAnswer, othe
 
 
 def _measured(
-    instance: Instance, problems: list[JointProblem], points: tuple[PoolLayout | None, ...]
+    instance: Instance, problems: list[JointProblem], points: tuple[batch_shares.PoolLayout | None, ...]
 ) -> tuple[dict[int, LayoutMetrics], list[float]]:
     """Predict the metrics of each pool that trains, on its share, and the exposed exchange of every pool in seconds."""
     link, training = instance.hardware.pool_link, sum(point is not None for point in points)
@@ -219,7 +218,7 @@ def _measured(
 
 
 def _pools_section(
-    instance: Instance, problems: list[JointProblem], shares: Shares, options: Options, seconds: float
+    instance: Instance, problems: list[JointProblem], shares: batch_shares.Shares, options: Options, seconds: float
 ) -> PoolsPlan:
     """Write the plan's section of the pools, found in `seconds`: each one's layout and share, with one proof."""
     pools, layouts = instance.hardware.pools, dict[str, LayoutPlan]()

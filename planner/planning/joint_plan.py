@@ -26,7 +26,6 @@ from planner.models.joint.tied_plans import freed_of_rules
 from planner.physics import no_tick, spares, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric_usd
-from planner.physics.network.transport import Locality
 from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
@@ -38,10 +37,9 @@ from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, S
 from planner.planning.changed_instance import latest_start_days, solved_with, start_days
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
-from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
-from planner.solvers.signals import ENDED, Cause, Deadline
+from planner.solvers.signals import ENDED, Cause, Deadline, finishing
 
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 
@@ -206,7 +204,7 @@ def _with_sites(
     given = certificate.given_to_sites(tensor, context, column.p, column.d, choice.wavelengths)
     fibre = sites.fibre if sites.designed and len(placed.racks) > 1 else None
     joined = placed.joined, placed.circuit, metrics.wan_window_seconds
-    with signals.finishing():
+    with finishing():
         section = sites_section(sites, placed, fabric_mw, given=given)
         design = None if fibre is None else fibre.design(*joined)
     section = section.replaced(certificate__checked=mark(section.certificate, partial(confirmed, sites, placed)))
@@ -231,7 +229,7 @@ def _fabrics_and_placement(
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
     window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
-    min_split, crossings, sites = 0, list[Locality](), dict[str, SitePlacement]()
+    min_split, crossings, sites = 0, list[transport.Locality](), dict[str, SitePlacement]()
     for site, template in sorted(choice.templates.items()):
         own, blocks = template.design, choice.blocks_by_site[site]
         # The racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.

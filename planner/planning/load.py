@@ -261,10 +261,8 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
     if isinstance(network, Mapping):
         # The options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent, not null.
-        families = network.get("families")
-        listed = families if isinstance(families, list) else ()
         usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
-        if not any(str(family).startswith("dragonfly") for family in listed):
+        if "dragonfly" not in str(network.get("families")):
             usual["survives"] = LOSSES[0]
         data["network"] = {**usual, "max_rails_per_leaf": None, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}

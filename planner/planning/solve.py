@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from planner.calibration.constants import Given
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
@@ -40,9 +41,6 @@ from planner.solvers.progress import Event, Reporter, recording, start, turn
 from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, Interrupter, OutOfTimeError, ended_by, ending_at_once
 from planner.units import bounded
-
-if TYPE_CHECKING:
-    from planner.calibration.constants import MeasuredConstants
 
 
 def solve_instance(
@@ -198,8 +196,7 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     blocks, joined = sum(choice.blocks_by_site.values()), max_joined_racks(instance, block.rails)
     used, more = block.racks * blocks, block.racks * (blocks + 1)
     if instance.grid is None:
-        owned = instance.hardware.racks or 0
-        return "owned_racks" if more > owned else "fabric" if more > joined else "layout"
+        return "owned_racks" if more > (instance.hardware.racks or 0) else "fabric" if more > joined else "layout"
     from planner.models.joint.site_choice import Sites
 
     asked, own = (instance, instance.replaced(limits__budget_usd=None)), solving.options
@@ -280,7 +277,7 @@ def better_of(found: Plan, start: Plan, instance: Instance) -> Plan:
 def read_question(
     instance: Instance | Plan | Mapping[str, Any] | str | Path,
     pins: Mapping[str, Any] | None,
-    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
+    constants: Given | None,
     accepted: Callable[[Instance], Instance] = lambda loaded: loaded,
 ) -> Instance:
     """Return the instance that a session is to solve, loaded and `accepted`; warn of its implausible figures."""
@@ -342,7 +339,7 @@ class Session:
         threads: int | None = None,
         solver: str | None = None,
         pins: Mapping[str, Any] | None = None,
-        constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+        constants: Given | None = None,
         models: str | Path | None = None,
     ) -> Plan:
         """Take every decision that the instance asks for, as `planner.solve` does.
