@@ -13,12 +13,14 @@ from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import NodeLoad, Options, Relaxation
+from planner.models.joint.free_network import strategy_of
 from planner.models.joint.joint_world import JointPlan, World
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.search_cache import JointCache
 from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stage_split import Column
 from planner.physics.site import cost
+from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, SitesPlan
@@ -447,10 +449,7 @@ def _value(v: Variant, plan: JointPlan | None) -> str:
         return v.value
     if v.choice == "stripes":
         return str(next((t.stripes for t in plan.templates.values()), v.value))
-    column, shape = plan.column, plan.column.strategy.shape
-    chosen: dict[str, Any] = {"pipeline_parallel": column.p, "virtual_stages": column.v, "zero_stage": column.zero}
-    chosen |= {"microbatch_sequences": shape.micro_batch, "schedule": column.strategy.order}
-    return str(chosen.get(v.choice, getattr(shape, v.choice, v.value)))
+    return str(layout_values(strategy_of(plan)).get(v.choice, v.value))
 
 
 @dataclass(frozen=True, slots=True)

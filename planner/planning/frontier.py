@@ -41,7 +41,6 @@ STEP = 1.5  # from the size of a plan down to that of the next question
 WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
-MOST_SHAPES = 400  # of layouts near the fastest that are priced; the others remain unproven
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +468,7 @@ def near_layouts(instance: Instance, options: Options, progress: Progress, *, wi
             return NearLayouts((), within, None, proven=best.stopped == "proved")
         start(progress, "other layouts")
         world, rival = solving.world(instance), best.plan.seconds * (1 + within)
-        goal = FastestOfEachKind(world=world, rival=rival, most_shapes=MOST_SHAPES)
+        goal = FastestOfEachKind(world=world, rival=rival, most_shapes=400)  # the others remain unproven
         goal.kinds[kind_of(best.plan.column)] = goal.incumbent = best.plan
         stopped = Loop(goal=goal).run()
     ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))

@@ -1,8 +1,4 @@
-"""Choose among GPUs: alternatives with their racks and start dates, or pools of several that train one model together.
-
-Of alternatives there is one search for each, under the best plan of those before; pools have a layout each, and shares
-of the batch.
-"""
+"""Choose among GPUs: alternatives with racks and start dates, or pools of several that train one model together."""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,8 +1,4 @@
-"""Write the plan of a joint solution: its sections, one certificate for all, and the proof; or why there is none.
-
-What one solve of a session has proven is not searched or enumerated again for the next; an answer in seconds a
-sequence holds for any number of tokens.
-"""
+"""Write the plan of a joint solution: its sections, one certificate for all, and the proof; or why there is none."""
 
 import math
 from collections import defaultdict

@@ -1,7 +1,4 @@
-"""Solve an instance, once or in a session: the joint optimum over all decisions that it asks for, or why there is none.
-
-In a session what one solve learned serves the next, and a given plan is where a solve starts.
-"""
+"""Solve an instance, once or in a session: the joint optimum of all decisions asked for, or why there is none."""
 
 import math
 import os
@@ -71,7 +68,7 @@ def solve_instance(
             return unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn", deadline.cause)
         try:
             with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
-                known = JointCache() if cache is None else cache
+                known = cache or JointCache()
                 how = Solving(options=options, deadline=longer, progress=progress, cache=known, first=first)
                 plan = _solved(instance, how)
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
