@@ -232,13 +232,12 @@ def limits_of(plan: Plan) -> Iterator[Variant]:
         explicit = rules.interconnect.enabled and rules.interconnect.reading == "explicit"
         modelled = rules.grid_model != "none" or rules.interconnect.enabled
         bounded = any(node.area_m2 for node in grid.nodes if node.id in used)
-        land = bounded and instance.hardware.cooling_kw_per_m2 is not None
         for limit, binds, unit, family, key, ids in (
             ("headroom", rules.headroom, "MW", "balancing_authorities", "headroom_mw", None),
             ("generation", rules.generation, "MW", "nodes", "generation_mw", None),
             ("interconnect", explicit, "MW", "nodes", "interconnect_mw", used),
             ("line ratings", bool(grid.lines) and modelled, "MW", "lines", "rating_mw", None),
-            ("land", land, "m²", "nodes", "area_m2", used),
+            ("land", bounded and instance.hardware.cooling_kw_per_m2 is not None, "m²", "nodes", "area_m2", used),
         ):
             parts = [part for part in getattr(grid, family) if ids is None or part.id in ids]
             whole = sum((getattr(part, key) or 0.0) * getattr(part, "circuits", 1) for part in parts)
@@ -439,7 +438,7 @@ class _Questions:
 def _decided(plan: JointPlan) -> tuple[Any, ...]:
     """Return a plan's layout, sites and capital, by which an explanation knows the same plan from two questions."""
     c = plan.column
-    layout = (c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero)
+    layout = c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero
     return *layout, plan.blocks_by_site, round(plan.capital_usd)
 
 

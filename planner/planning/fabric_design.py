@@ -403,7 +403,6 @@ class FabricSearch:
         for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
             free |= {f"network.{name}": none} if getattr(self.network, name) else {}
         rules = [*free, *(f"pins.{path}" for path in self.instance.pins)]
-
         dropped: list[str] = []
         for rule in rules:  # each by itself, so that every search is of use
             without = [*dropped, rule]

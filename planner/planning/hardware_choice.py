@@ -267,7 +267,7 @@ def _pools_section(
 
 def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
     """Share the batch over pools of different GPUs to train fastest, and return the plan, or why there is none."""
-    link, limits = instance.hardware.pool_link, instance.limits
+    link, pools, limits = instance.hardware.pool_link, instance.hardware.pools, instance.limits
     bill, options, deadline = cost.bill(instance, 0, None, None), solving.options, solving.deadline
 
     def no_plan(decision: certificate.Decision, rules: tuple[str, ...], reason: str) -> Plan:
@@ -293,7 +293,6 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
         report(solving.progress, f"{days:,.1f} days, bound {low:,.1f}, gap {1 - low / days:.2%}", days, low)
 
     batch = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
-    pools = instance.hardware.pools
     problems = [problem_on(pool_instance(instance, pool, batch), pool.racks) for pool in pools]
     shares = batch_shares.balance(
         problems,

@@ -55,7 +55,6 @@ def plan_of(
     fabrics, placement = _fabrics_and_placement(instance, choice, metrics, section, design)
     bill = cost.bill(instance, racks, section, fabrics, design)
     run = cost.section(instance, metrics.days_to_train, bill, racks, section, fabrics)
-
     goal, excess_usd = instance.objective.minimize, 0.0 if section is None else section.excess_usd
     value, bound = metrics.days_to_train, solution.lower_bound
     if goal == "cost_usd":

@@ -1,9 +1,8 @@
 """Read an instance, or a fabric question; each error names path, value and remedy; warn of implausible figures.
 
-Outside of its plausible range a figure draws a warning, and the instance is still solved. The ranges are those of
-catalogue/plausible_ranges.json: by the ends of keys' paths, `*` for a name that the user gives, the lowest and the
-highest value and the reason. Where a key may be 0, 0 means none and is plausible; shares have their range in their
-types.
+Plausible ranges are those of catalogue/plausible_ranges.json: by the ends of keys' paths, `*` for a name that the user
+gives, the lowest and the highest value and the reason. Where a key may be 0, 0 means none and is plausible; shares have
+their range in their types.
 """
 
 import json
@@ -61,7 +60,6 @@ NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
 DIGITS = {"ports": r"\d{1,6}", "rate": f"{NUMBER}G?", "dollars": NUMBER, "watts": NUMBER}
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
-RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
 LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 
@@ -213,17 +211,6 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
-    network: dict[str, Any] = {
-        "switches": switches,
-        "optics": optics,
-        "families": list(families) or ["rail"],
-        "max_lanes": wish.max_lanes or 1,
-        "max_rails_per_leaf": wish.rails_per_leaf,
-        "max_tiers": wish.max_tiers or MAX_TIERS,
-        **_oversubscription(wish.oversubscription),
-        **_floor(wish, switches[0]["port_gbps"]),
-        "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
-    }
     source = dict.fromkeys(("it_kw", "price_usd"), "not given; a fabric alone does not count it")
     data = {
         "name": "fabric",
@@ -233,7 +220,17 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
             "racks": wish.hosts,
             "nic_bytes_per_second": nic_gbps * 1e9 / 8,
         },
-        "network": network,
+        "network": {
+            "switches": switches,
+            "optics": optics,
+            "families": list(families) or ["rail"],
+            "max_lanes": wish.max_lanes or 1,
+            "max_rails_per_leaf": wish.rails_per_leaf,
+            "max_tiers": wish.max_tiers or MAX_TIERS,
+            **_oversubscription(wish.oversubscription),
+            **_floor(wish, switches[0]["port_gbps"]),
+            "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
+        },
         "limits": {} if wish.budget is None else {"budget_usd": wish.budget},
         "pins": {} if wish.planes is None else {"fabric.planes": wish.planes},
     }
@@ -361,7 +358,7 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
         return {}
     if text == "any":
         return {"max_oversubscription": None}
-    parts = [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
+    parts = [re.fullmatch(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?", x.strip()) for x in text.split(",")]
     both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
     if len(both) < len(parts) or min(map(min, both)) <= 0:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")

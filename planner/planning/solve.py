@@ -138,8 +138,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     if refused is not None:
         return plan.replaced(conflict=refused)
     if seek_others and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
-        end = limited_by(instance, solution, solving)
-        ends = plan.objective.ends
+        end, ends = limited_by(instance, solution, solving), plan.objective.ends
         if end == "layout" and ends and ends[0].value < ends[-1].days_to_train * (1 - EPS):
             end = "tolerance"
         plan = plan.replaced(objective__limited_by=end)
@@ -244,8 +243,7 @@ def column_like(column: Column, world: World) -> Column | None:
 def better_of(found: Plan, start: Plan, instance: Instance) -> Plan:
     """Return the session's start plan in place of what a search that was cut short has, where the start is better.
 
-    Nothing of the start is assumed, nor its bound: it must break no rule of the instance, under which every figure and
-    limit is checked anew.
+    Nothing of the start is assumed, nor its bound: its figures are checked anew under the rules of the instance.
     """
     cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
     value, own, bound, goal = start.objective.value, found.objective.value, found.objective.bound, start.objective.name
