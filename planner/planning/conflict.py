@@ -232,8 +232,8 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         for key, free in (NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}).items():
             if getattr(network, key) != free:
                 rules[f"network.{key}"] = change_to(**{f"network__{key}": free}), words[key]
-    size, gb = machine_of(instance).gpu.hbm_bytes * 1e6, memory_limit_bytes(instance) / 1e9
-    more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)  # than layouts take
+    size, gb = machine_of(instance).gpu.hbm_bytes * 1e6, memory_limit_bytes(instance) / 1e9  # more than layouts take
+    more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
     usable = f"{gb:,.1f} GB of a GPU can be used" if gb > 0 else "the memory kept free on a GPU leaves none"
     return rules | {MEMORY: (more, usable)}
 

@@ -360,7 +360,7 @@ def knee_of(points: list[tuple[float, float]]) -> int | None:
     wide, high = right - left, late - early
     below = [1 - (math.log(usd) - left) / wide - (math.log(seconds) - early) / high for usd, seconds in points]
     best = max(range(len(points)), key=below.__getitem__)
-    return best if 0 < best < len(points) - 1 and below[best] > 0.1 else None  # of its length
+    return best if 0 < best < len(points) - 1 and below[best] > 0.1 else None  # of the length in each direction
 
 
 def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
@@ -445,8 +445,8 @@ def curve_around(
 class NearLayouts:
     """The fastest plan of each kind of layout within a share of the fewest days, the fastest first.
 
-    A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has
-    a plan within the share, and none of these a faster one; `within`: the share; `fewest_days`: of the first.
+    A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has a plan within the share, and
+    none of these a faster one; `within`: the share; `fewest_days`: of the first.
     """
 
     plans: tuple[Plan, ...]
