@@ -142,8 +142,8 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
-    again = solution.plan is None or instance.objective.in_dollars
-    fewest = briefly(instance, asked, cheapest=False) if again else solution  # however late
+    unknown = solution.plan is None or instance.objective.in_dollars
+    fewest = briefly(instance, asked, cheapest=False) if unknown else solution  # however late
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
     elif fewest is not None and fewest.status == "infeasible":
