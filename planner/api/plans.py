@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.planning.evaluate import Evaluation
     from planner.planning.explanation import Explanation
-    from planner.planning.frontier import Frontier
+    from planner.planning.frontier import Frontier, NearLayouts
     from planner.planning.model_size import LimitPoint
-    from planner.planning.near_layouts import NearLayouts
     from planner.solvers.progress import Event
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
@@ -121,8 +120,7 @@ def evaluate(
     """
     from planner.instance.instance import of_one_layout
     from planner.planning.evaluate import evaluated
-    from planner.planning.load import load_instance
-    from planner.planning.plausible_ranges import warn
+    from planner.planning.load import load_instance, warn
 
     pins = {f"layout.{key}": value for key, value in (layout or {}).items()}
     request = of_one_layout(load_instance(instance, pins=pins, searched=False, constants=constants))
@@ -301,7 +299,7 @@ def layouts(
         The input cannot be used, or has several layouts: pools, alternatives to the hardware.
     """
     from planner.instance.instance import of_one_layout
-    from planner.planning.near_layouts import near_layouts
+    from planner.planning.frontier import near_layouts
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by

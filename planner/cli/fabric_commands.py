@@ -178,7 +178,7 @@ def pareto(
     from planner.formats.yaml_text import read_data
     from planner.imports.instance_file import instance_path
     from planner.planning.load import load_instance, question_of
-    from planner.planning.site_fabrics import axes_of, frontier, lines, records, rules_given, table, table_by_ratio
+    from planner.planning.site_fabrics import axes_of, frontier, lines, rules_given, table, table_by_ratio
 
     parts = [] if wish.leaf_sizes is None else wish.leaf_sizes.split(",")
     if wrong := [part for part in parts if not (part.isdecimal() and int(part) >= 1)]:
@@ -223,7 +223,7 @@ def pareto(
         none = f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}"
         print("no fabric was proven in the time given; give more" if late else none, file=sys.stderr)
     if as_json:
-        print(json.dumps(records(rows), indent=1))
+        print(json.dumps(rows, indent=1))
     elif rows:
         print(table(rows))
     raise Exit(ExitCode.DONE if rows else ExitCode.LIMIT if late else ExitCode.INFEASIBLE)

@@ -162,7 +162,7 @@ def launch(
     from planner.formats.cluster_files import read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipes import run_of_text, written_like
-    from planner.planning.near_layouts import own_step, runnable_layout
+    from planner.planning.evaluate import own_step, runnable_layout
 
     framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them
     text = "" if like is None else read_text(like, REMEDY)

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial, reduce
 
 import numpy as np
 
@@ -24,14 +26,10 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted, money, rounded, to_one
 
 MEMORY = "memory"
-MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
-MORE_SEQUENCES = 64  # times the batch
-MORE_RACKS = 1024  # times the racks
 ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
-NEARLY = 0.05  # share within which the least money for a plan is named
 
 
 def conflict_of(instance: Instance, options: Options) -> Conflict:
@@ -41,12 +39,15 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     # search. A single rule that remains is dropped too where no plan is found without it and the absence of a plan
     # without any of the rules is proven. Where a limit or a signal comes first the conflict names no rules.
     deadline, rules, kept = Deadline(options.time_limit), _rules(instance), list[str]()
+    any_plan = partial(Solving, options=replace(options, gap=ANY_PLAN), deadline=deadline)
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
+
+    def relaxed(own: Collection[str]) -> Instance:
+        return reduce(lambda question, rule: question if rule in own else rules[rule][0](question), rules, instance)
 
     def proven(own: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
-        question, left = _relaxed(instance, own), Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
-        none = not deadline.passed and solve_joint(question, left).status == "infeasible"
+        none = not deadline.passed and solve_joint(relaxed(own), any_plan()).status == "infeasible"
         if not none and deadline.passed:
             unjudged.append(own)
         return none
@@ -62,18 +63,17 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             if found is not None:
                 return found
         unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
-        if _never_in_memory(instance, options, deadline):
-            kept = [MEMORY]
-        else:
+        with suppress(OutOfTimeError, UnansweredError):  # whatever the racks, sequences and pins
+            kept = [] if some_in_memory(any_plan().world(relaxed({MEMORY}))) else [MEMORY]
+        if not kept:
             kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
         if not unjudged:
             if len(kept) == 1 and not unpaid and not deadline.passed:
-                left = Solving(options=replace(options, gap=ANY_PLAN), deadline=deadline)
-                freed = solve_joint(rules[kept[0]][0](instance), left)
+                freed = solve_joint(rules[kept[0]][0](instance), any_plan())
                 kept = [] if freed.plan is None and conflicting(frozenset()) else kept
             reason = _reason(instance, kept)
             if "limits.budget_usd" in kept:
-                reason += _enough(instance, briefly(instance, options, deadline, cheapest=True))
+                reason += _enough(instance, briefly(instance, any_plan(), cheapest=True))
             return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
         why = WHY[deadline.cause]
     except (OutOfTimeError, UnansweredError) as error:
@@ -83,15 +83,13 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     return Conflict(decision="layout", rules=(), reason=reason)
 
 
-def briefly(
-    question: Instance, options: Options, clock: Deadline, cache: JointCache | None = None, *, cheapest: bool
-) -> JointSolution | None:
+def briefly(question: Instance, solving: Solving, *, cheapest: bool) -> JointSolution | None:
     """Search the plan of fewest days, or the cheapest whatever the budget, for the reason of a conflict.
 
     It is within 5 %, and the search ends in ten seconds; None where it has no answer.
     """
-    known = JointCache() if cache is None else cache
-    solving = Solving(options=replace(options, gap=NEARLY), deadline=clock.capped(JUDGED), cache=known)
+    options, clock = replace(solving.options, gap=0.05), solving.deadline.capped(JUDGED)
+    solving = Solving(options=options, deadline=clock, cache=solving.cache)
     try:
         if cheapest:  # no reason names a bound on the days of every plan
             question = question.replaced(limits__budget_usd=None)
@@ -131,20 +129,19 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     if bound is None or bound <= deadline:
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
         return Conflict(decision="layout", rules=(), reason=reason)
-    rules, within, asked = ["limits.deadline_days"], "", (solving.options, solving.deadline, solving.cache.of(instance))
+    rules, within, asked = ["limits.deadline_days"], "", replace(solving, cache=solving.cache.of(instance))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     start(solving.progress, "deadlines that can be met")
     if instance.limits.budget_usd is not None:
-        within, found = " within the budget", briefly(instance, *asked, cheapest=True)
+        within, found = " within the budget", briefly(instance, asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
         reason += ", which no budget meets" if never else _enough(instance, found)
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
-    fewest: JointSolution | None = solution
-    if solution.plan is None or instance.objective.in_dollars:  # however late
-        fewest = briefly(instance, *asked, cheapest=False)
+    unknown = solution.plan is None or instance.objective.in_dollars
+    fewest = briefly(instance, asked, cheapest=False) if unknown else solution  # however late
     if fewest is not None and fewest.days is not None:
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
     elif fewest is not None and fewest.status == "infeasible":
@@ -197,7 +194,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
     rules = {f"pins.{path}": (without(path), f"pins.{path} = {value!r}") for path, value in instance.pins.items()}
     batch = limits.max_batch_tokens or 0
     taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
-    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * MORE_SEQUENCES), taken
+    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * 64), taken
     budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), rack_of(hardware).price_usd
     capital = f"the budget is {money(budget)}"
     if limits.budget_usd is not None and least > budget + CENT:  # the racks and the least fabric cost more
@@ -215,7 +212,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
     if hardware.racks is not None:
         own = f"the cluster has {counted(hardware.racks, 'rack')} of {rack_of(hardware).gpus} GPUs"
-        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * MORE_RACKS), own
+        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * 1024), own
     if wan is not None and wan.protection == "one_cut":
         rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:
@@ -233,7 +230,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         for key, free in (NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}).items():
             if getattr(network, key) != free:
                 rules[f"network.{key}"] = change_to(**{f"network__{key}": free}), words[key]
-    size, gb = machine_of(instance).gpu.hbm_bytes * MUCH_MORE, memory_limit_bytes(instance) / 1e9
+    size, gb = machine_of(instance).gpu.hbm_bytes * 1e6, memory_limit_bytes(instance) / 1e9  # more than layouts take
     more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
     usable = f"{gb:,.1f} GB of a GPU can be used" if gb > 0 else "the memory kept free on a GPU leaves none"
     return rules | {MEMORY: (more, usable)}
@@ -249,21 +246,6 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     if not sites.designed or pins.racks is not None or pins.racks_by_site:
         return frozenset()
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
-
-
-def _relaxed(instance: Instance, kept: Collection[str]) -> Instance:
-    """Return the instance with each rule that may be in conflict relaxed, but for those kept."""
-    for rule, (relax, _) in _rules(instance).items():
-        instance = instance if rule in kept else relax(instance)
-    return instance
-
-
-def _never_in_memory(instance: Instance, options: Options, deadline: Deadline) -> bool:
-    """Return whether no layout holds the model in memory, whatever the racks, sequences and pins in conflict."""
-    try:
-        return not some_in_memory(Solving(options=options, deadline=deadline).world(_relaxed(instance, {MEMORY})))
-    except (OutOfTimeError, UnansweredError):
-        return False
 
 
 def _reason(instance: Instance, kept: list[str]) -> str:

@@ -1,18 +1,20 @@
 """Predict a layout that pins give in full: metrics, memory by stage, the constants behind them, and problems."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import groupby
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby, product
+from typing import Any, get_args
 
 import numpy as np
 from pydantic import Field, ValidationError
 
-from planner.calibration.constants import is_tunable
+from planner.calibration.constants import CODE, GPU, is_tunable
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
+from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
 from planner.instance.base_types import Frozen
+from planner.instance.framework_rules import Overlap
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
@@ -20,12 +22,11 @@ from planner.models import Options
 from planner.physics import step_errors
 from planner.physics.recovery import best_stretch
 from planner.physics.site import cost
-from planner.physics.step_errors import LikeRows
 from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, layout_values, strategy_of
 from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
@@ -36,10 +37,7 @@ from planner.solvers.outcome import Outcome, Stop
 from planner.units import counted
 
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
-FEW = 12  # constants, at most, that a line names
 OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of a layout alone is without
-NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-ROUNDING = 1e-9  # share of a step, below which a part of it is none
 
 
 class Constant(Frozen):
@@ -71,12 +69,11 @@ class Evaluation(LayoutMetrics):
     rests_on: dict[str, tuple[Constant, ...]] = Field(description="For each part of the step, what constants set it.")
     step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
     constants_deviation: float = Field(description="Of the step's logarithm, which the fitted constants leave.")
-    like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
+    like_rows: step_errors.LikeRows = Field(description="The measured runs that the intervals are from.")
     extrapolated: tuple[Extrapolation, ...] = ()
     stack: str = Field(description="The software stack and its switches.")
     filled: dict[str, str] = Field(
-        default_factory=dict,
-        description="Choices left open that the figures do not show, or not at the plainest value.",
+        {}, description="Choices left open that the figures do not show, or not at the plainest value."
     )
     run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 
@@ -102,12 +99,13 @@ def evaluated(instance: Instance) -> Evaluation:
         if stretch is not None:  # on a calendar, where failures count
             metrics = step_prediction.metrics(instance, conditions, strategy, useful_share=1 / stretch)
         gpus = machine.rack.gpus
+        racks = _racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks
         # Its certificate proves nothing, since nothing was searched.
         given = Outcome(stop=Stop.LIMIT, solution=strategy, objective=metrics.days_to_train, solver="none")
         layout = parallel_strategy.write_layout(
             strategy,
             data_parallel_by_site={"cluster": strategy.data_parallel},
-            racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
+            racks=racks,
             gpus_per_rack=gpus,
             assumptions=Assumptions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown),
             metrics=metrics,
@@ -115,7 +113,6 @@ def evaluated(instance: Instance) -> Evaluation:
                 formulation="a layout given in full, not searched", minimizes="days to train", seed=0
             ),
         )
-        racks = (layout.gpus_used + layout.gpus_idle) // cost.rack_of(instance.hardware).gpus
         run = cost.section(instance, metrics.days_to_train, cost.bill(instance, racks, None, None), racks)
     except (OverflowError, ValidationError) as error:
         problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
@@ -123,25 +120,23 @@ def evaluated(instance: Instance) -> Evaluation:
     problems, seconds = tuple(_problems(instance, strategy, layout)), metrics.breakdown_seconds
     memory, stages = memory_by_stage(machine, strategy), range(strategy.pipeline_parallel)
     rests_on = {part: tuple(_constants(instance, part)) for part in sorted(seconds) if seconds[part]}
-    return Evaluation.model_validate(
-        dict(metrics)
-        | {
-            "name": instance.name,
-            "fits": not problems,
-            "problems": problems,
-            "filled": filled,
-            "stack": stack_text(machine),
-            "layout": layout,
-            "memory_by_stage_bytes": [{part: float(of[i]) for part, of in memory.items()} for i in stages],
-            "rests_on": rests_on,
-            "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
-            "constants_deviation": step_errors.step_deviation(
-                machine, lambda other: math.fsum(step_prediction.step_breakdown(other, conditions, strategy).values())
-            ),
-            "like_rows": step_errors.like_rows(machine, strategy),
-            "run": run,
-            "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
-        }
+    return Evaluation(
+        **dict(metrics),
+        name=instance.name,
+        fits=not problems,
+        problems=problems,
+        filled=filled,
+        stack=stack_text(machine),
+        layout=layout,
+        memory_by_stage_bytes=tuple({part: float(of[i]) for part, of in memory.items()} for i in stages),
+        rests_on=rests_on,
+        step_seconds_interval=step_errors.interval(machine, strategy, metrics.step_seconds),
+        constants_deviation=step_errors.step_deviation(
+            machine, lambda other: math.fsum(step_prediction.step_breakdown(other, conditions, strategy).values())
+        ),
+        like_rows=step_errors.like_rows(machine, strategy),
+        run=run,
+        extrapolated=tuple(_extrapolations(machine, strategy, rests_on)),
     )
 
 
@@ -151,7 +146,8 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
     shares = given.get("data_parallel_by_site")
     if shares is not None:
         given.setdefault("data_parallel", sum(shares.values()))
-    missing = [f"--pin layout.{name}=…" for name in NEEDED if name not in given]
+    needed = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    missing = [f"--pin layout.{name}=…" for name in needed if name not in given]
     if missing:
         raise InputError(f"evaluate: the layout is not complete; add {', '.join(missing)}")
     if not given["data_parallel"]:
@@ -168,7 +164,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
         "recompute": "full" if any(given.get("recomputed_layers_per_stage", ())) else "none",
         "sequence_parallel": False,
         "zero_stage": min(machine.software.zero_stages_under(stages), default=0),
-        "layers_per_stage": parallel_strategy.even_layers(machine.model.layers, stages),
+        "layers_per_stage": even_layers(machine.model.layers, stages),
         "stages_per_rack": parallel_strategy.min_stages_per_rack(gpus, unit, stages, replicas, at_hand),
     } | given
     if "microbatches_per_step" not in known:  # those that the critical batch allows
@@ -321,14 +317,7 @@ def stack_text(machine: Machine) -> str:
     return f"{software.name}{f' ({software.released})' if software.released else ''}: {'; '.join(parts)}"
 
 
-GPU, CODE = "hardware.accelerator.", "workload.software."
-
-
-def _path(name: str) -> str:
-    return (GPU if name.partition(".")[0] in Accelerator.model_fields else CODE) + name
-
-
-PEAK = ("peak_flop_per_second",)
+PEAK = "peak_flop_per_second"
 GEMM = (*(f"gemm_efficiency.{name}" for name in ("max_share", "operand_traffic", "tail_elements")), "kernel_seconds")
 HBM = ("hbm_bytes_per_second", "hbm_efficiency")
 SCALE_UP = ("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds", "collective_seconds")
@@ -339,8 +328,8 @@ UNALIGNED = "gemm_efficiency.unaligned_share"
 EXPERTS = ("expert_efficiency", "expert_seconds")
 # The constants of the accelerator and the framework that set each part of a step.
 SET_BY: dict[str, tuple[str, ...]] = {
-    "gemm": (*PEAK, *GEMM, "fused_experts", *EXPERTS),
-    "attention": (*PEAK, *FLASH_KERNEL, UNALIGNED, "attention_share", "score_efficiency", "fp8_attention"),
+    "gemm": (PEAK, *GEMM, "fused_experts", *EXPERTS),
+    "attention": (PEAK, *FLASH_KERNEL, UNALIGNED, "attention_share", "score_efficiency", "fp8_attention"),
     "elementwise": (*HBM, "elementwise_traffic", "kernel_seconds"),
     "quantise": (*HBM, "fp8_recipe", "fused_experts", "quantise_traffic", "expert_cast_seconds"),
     "recompute": (*GEMM, "elementwise_traffic", "selective_gemm_share", "recompute_modules"),
@@ -352,7 +341,7 @@ SET_BY: dict[str, tuple[str, ...]] = {
     "sharding": (*SCALE_UP, *NIC, "sharding_exposed"),
     "head": (*GEMM, *SCALE_UP, "fused_loss", "loss_bytes_per_logit"),
     "pipeline_bubble": (*GEMM, "elementwise_traffic", *NIC),
-    "chunk_wait": (*PEAK, *GEMM, "elementwise_traffic"),
+    "chunk_wait": (PEAK, *GEMM, "elementwise_traffic"),
     "pipeline_send": (*NIC, "overlaps", "pipeline_start_seconds", "pipeline_scatter"),
     "ring_wait": (*NIC, "data_efficiency"),
     "data_parallel": (*SCALE_UP, *NIC, "overlaps", "fp8_parameters", "data_efficiency"),
@@ -360,7 +349,6 @@ SET_BY: dict[str, tuple[str, ...]] = {
     "optimizer": HBM,
     "cpu_overhead": ("step_seconds",),
 }
-BEHIND = {part: tuple(map(_path, names)) for part, names in SET_BY.items()}
 
 
 def _constants(instance: Instance, part: str) -> Iterator[Constant]:
@@ -376,7 +364,8 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
     for name in SET_BY[part]:
         if name in unused:
             continue
-        of_gpu, keys = _path(name).startswith(GPU), name.split(".")
+        keys = name.split(".")
+        of_gpu = keys[0] in Accelerator.model_fields
         at: Any = machine.gpu if of_gpu else software
         source = at.source
         for key in keys:
@@ -385,9 +374,9 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
         if isinstance(at, dict):
             at = at[machine.precision.compute]
             keys.append(machine.precision.compute)
-        text = source.get(keys[0], "") if isinstance(source, dict) else source
-        own = Constant(path=_path(".".join(keys)), value=at, source=text or "not given: the default")
-        at_path = f"{'accelerators' if of_gpu else 'software'}.{'.'.join(keys)}".replace("fp16", "bf16")
+        path, text = ".".join(keys), source.get(keys[0], "") if isinstance(source, dict) else source
+        own = Constant(path=(GPU if of_gpu else CODE) + path, value=at, source=text or "not given: the default")
+        at_path = f"{'accelerators' if of_gpu else 'software'}.{path}".replace("fp16", "bf16")
         rows = step_errors.support_table().constants
         known = next((row for row in rows if f"{row.kind}.{row.path}" == at_path and row.touches(machine)), None)
         if known is not None and not own.source.startswith(CALIBRATED):
@@ -410,27 +399,23 @@ def _extrapolations(
     every = {constant.path: constant for part in rests_on.values() for constant in part}
     for part, reason in step_errors.unmeasured(machine).items():
         where = GPU if part == "accelerator" else CODE
-        fitted = [path for path in every if path.startswith(where) and is_tunable(path)]
-        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
-        if own:
-            yield Extrapolation(reason=reason, constants=tuple(sorted(own)))
+        fitted = sorted(path for path in every if path.startswith(where) and is_tunable(path))
+        if own := tuple(path for path in fitted if not every[path].source.startswith(CALIBRATED)):
+            yield Extrapolation(reason=reason, constants=own)
 
 
 def summary(result: Evaluation, *, why: bool = False) -> str:
     """Write an evaluated layout as one screen: time and memory by part; `why`: with the constants behind them."""
     layout = result.layout
     tensor, context, expert = layout.degrees
-    degrees = (
-        f"TP {tensor} x CP {context} x EP {expert} "
-        f"x PP {layout.pipeline_parallel} (v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}"
-    )
     batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {layout.microbatch_sequences}"
     (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
     bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
     support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
     lines = [
         f"{result.name}: your layout {'fits' if result.fits else 'does not run'}",
-        f"LAYOUT     {degrees}; {batch}; "
+        f"LAYOUT     TP {tensor} x CP {context} x EP {expert} x PP {layout.pipeline_parallel} "
+        f"(v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}; {batch}; "
         f"ZeRO-{layout.zero_stage}, recompute {layout.recompute}"
         f"{', sequence parallel' if layout.sequence_parallel else ''}",
         f"           {layout.gpus_used:,} GPUs; {result.tokens_per_step / 1e6:,.2f}M tokens a step; "
@@ -444,7 +429,7 @@ def summary(result: Evaluation, *, why: bool = False) -> str:
     ]
     for reason in result.extrapolated:
         names = ", ".join(path.rsplit(".", 1)[1] for path in reason.constants)
-        behind = f": rests on {names}" if 0 < len(reason.constants) <= FEW else ""
+        behind = f": rests on {names}" if 0 < len(reason.constants) <= 12 else ""
         lines.append(f"           extrapolated: {reason.reason}{behind}")
     for part, line in time_lines(result).items():
         texts = []
@@ -476,7 +461,7 @@ def time_lines(metrics: LayoutMetrics) -> dict[str, str]:
     """Write a line for each part of an evaluated step that does not round to 0, longest first: seconds, share."""
     seconds, lines = metrics.breakdown_seconds, dict[str, str]()
     for part in sorted(seconds, key=lambda part: -seconds[part]):
-        if (share := seconds[part] / metrics.step_seconds) > ROUNDING:
+        if (share := seconds[part] / metrics.step_seconds) > 1e-9:  # rounding apart
             lines[part] = f"  {name_of_part(part):28}{seconds[part]:9.4g} s {100 * share:6.1f} %"
     return lines
 
@@ -487,3 +472,114 @@ def memory_lines(metrics: LayoutMetrics) -> list[str]:
     head = f"MEMORY     {used:.1f} of {limit:.1f} GB on the fullest GPU"
     parts = sorted(metrics.memory_breakdown_bytes.items(), key=lambda item: -item[1])
     return [head, *(f"  {name_of_part(part):28}{size / 1e9:9.2f} GB" for part, size in parts if size)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnableLayout:
+    """A layout near a plan's that a training framework runs, the choices that differ, and its step time."""
+
+    run: LaunchRun
+    changes: dict[str, tuple[Any, Any]]  # before and after
+    step_seconds: float
+    longer: float  # share of the plan's step
+
+
+def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayout | None:
+    """Return the fastest near layout that fits and the framework runs; None where it runs the plan's own.
+
+    Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
+    InputError: none of them has the memory.
+    """
+    choices = nearest_choices(run, framework)
+    if not choices:
+        return None
+    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
+    question = layout_question(plan.instance.replaced(pins={}), run.gpus)
+    before, best = _evaluated(question, own), None
+    by_stage = framework in ("megatron", "nemo")
+    for layout in _layouts_near(question, framework, own | choices):
+        shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
+        at = replace(run, layout=run.layout.replaced(**shape))
+        most, kept = max(at.chunks), "none" if layout["recompute"] == "full" else layout["recompute"]
+        low, high, found = 0, most if by_stage else 1, None
+        while low <= high:  # the fewest recomputed layers with which it fits in memory
+            each = (low + high) // 2
+            counts = recomputed_under(at, each if by_stage else each * most) if each else ()
+            values = layout | {"recompute": "full" if each else kept, "recomputed_layers_per_stage": counts}
+            tried = _evaluated(question, values)
+            if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
+                found, high = (values, tried), each - 1
+            else:
+                low = each + 1
+        if found is not None and (best is None or found[1].step_seconds < best[1].step_seconds):
+            best = found
+    if best is None:
+        raise InputError(f"layout: no layout near it that {framework} runs has the memory; plan with other pins")
+    values, after = best
+    changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
+    near = replace(run, layout=run.layout.replaced(**{key: value for key, (_, value) in changes.items()}))
+    return RunnableLayout(near, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
+
+
+def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
+    """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
+    question = plan.instance.replaced(pins={})
+    layout = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
+    overlaps: tuple[Overlap, ...] = get_args(Overlap)
+    ours = machine_of(question).software
+    theirs = machine_of(with_switches(question, switches, where, None)).software
+    pairs: dict[str, tuple[Any, Any]] = {name: (name in theirs.overlaps, name in ours.overlaps) for name in overlaps}
+    pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in switches if name != "overlaps"}
+    # Recomputed modules are the layout's.
+    pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"}
+
+    def step_of(names: Collection[str]) -> tuple[float, float, float]:
+        """Predict the step of a plan's layout with these switches as in the run file, the others as in the plan."""
+        some = {name: pairs[name][0] for name in names}
+        hidden = {name: some.pop(name) for name in overlaps if name in some}
+        found = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
+        return found.step_seconds, found.memory_bytes_per_gpu, found.memory_limit_bytes
+
+    file, before = step_of(pairs), step_of(())
+    if file == before:
+        return []
+    # A switch acts alone, or where all others are as in the file.
+    acting = [name for name in pairs if step_of([name]) != before or step_of(pairs.keys() - {name}) != file] or [*pairs]
+    words = {True: "on", False: "off", None: "not stated"}
+    stated = []
+    for name in acting:
+        own, plans = (words.get(value, value) for value in pairs[name])
+        stated.append(f"{f'overlap of {name}' if name in overlaps else name} {own} (plan: {plans})")
+    seconds, used, limit = file
+    more = f", and {used / 1e9:.1f} GB of memory, {before[1] / 1e9:.1f} with the plan's" if used > before[1] else ""
+    over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else more
+    longer = f"{seconds / before[0] - 1:+.2%} on {before[0]:.4g} s with the plan's"
+    return [
+        f"its switches stay, and are not the plan's: {', '.join(stated)}",
+        f"a step takes {seconds:.4g} s with them, {longer}{over}",
+    ]
+
+
+def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
+    given = {f"layout.{name}": value for name, value in values.items() if value != ()}
+    pins = {path: list(value) if isinstance(value, tuple) else value for path, value in given.items()}
+    return evaluated(question.replaced(pins=pins))
+
+
+def _layouts_near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield layouts near a plan's: other virtual and ZeRO stages, more expert parallelism, and even layers too."""
+    machine, stages, split = machine_of(question), layout["pipeline_parallel"], layout["layers_per_stage"]
+    even, chunks = tuple(even_layers(sum(split), stages)), [1]
+    interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
+    if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
+        chunks = list(range(1, min(*split, 8) + 1))
+    ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
+    experts = [layout["expert_parallel"]]
+    if machine.model.experts is not None and "expert" in machine.software.parallelism:
+        count = machine.model.experts.count
+        experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
+    splits = sorted({even} if framework == "deepspeed" else {even, split})
+    zeros = [stage for stage in machine.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
+    for virtual, layers, zero, expert in product(chunks, splits, zeros, experts):
+        split_as = {"virtual_stages": virtual, "layers_per_stage": layers}
+        yield layout | split_as | {"zero_stage": zero, "expert_parallel": expert}

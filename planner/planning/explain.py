@@ -15,38 +15,32 @@ from planner.instance.network import NETWORK_LIMITS
 from planner.models import NodeLoad, Options, Relaxation
 from planner.models.joint.joint_world import JointCache, JointPlan, World
 from planner.models.joint.search.fewest_days import ANY_PLAN
-from planner.models.joint.solve_joint import Solving
+from planner.models.joint.solve_joint import Solving, strategy_of
 from planner.models.joint.stage_split import Column
 from planner.physics.site import cost
+from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, SitesPlan
-from planner.planning import finish_date
-from planner.planning.changed_instance import Change, change_to, in_fewest_days
+from planner.planning import changed_instance
+from planner.planning.changed_instance import Change, change_to, in_days_of_training, in_fewest_days
 from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
-from planner.planning.frontier import FRONTIER, in_days_of_training
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.solve import column_like, column_of, solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import words
 
-PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
-ENOUGH = 0.25  # of the time of the search for the plan, with less of which nothing more is asked
-SLOWER = 1.5  # times as long as the search for the plan, that one question may take while there is time
 # Limits whose plans stay plans with more of them; those of sites are asked together first.
 OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ratings", "land")
 LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
-FULL = 0.9  # share of a GPU's memory in use from which more of it may be worth something
 AT_LEAST = 40.0  # seconds that they may take in any case
 FEW_CLOSED = 3  # candidates, the largest, that are opened before limits are raised; the others come last
-DOUBLINGS = 20  # of a limit, in search of a plan
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
-MILLION = 1e6
 SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
 
 
@@ -63,56 +57,55 @@ def explained(
     clock, cache = Deadline(), JointCache()
     if isinstance(asked, Plan):
         plan = asked
-        if plan.objective.name == FRONTIER:
+        if plan.objective.name == "frontier":
             raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
         very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
+    late, unasked, interrupted = list[Other](), list[str](), False  # late: what costs nothing, or leaves no plan
     if plan.layout is None:
-        yield from _infeasible(plan, found, options)
-        return
-    if plan.instance.objective.minimize == finish_date.FINISH_DATE:
-        found = found.replaced(start_days=finish_date.start_days(plan.instance, plan.sites))
+        sites_alone = plan.conflict is None or plan.conflict.decision == "sites"
+        outside = "" if sites_alone or plan.status != "infeasible" else plan.objective.outside
+        found, answers = found.replaced(conflict=plan.conflict, outside=outside), _enough(plan, options)
+    else:
+        if plan.instance.objective.minimize == "finish_date":
+            found = found.replaced(start_days=changed_instance.start_days(plan.instance, plan.sites))
+        seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
+        together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
+        questions = _Questions(plan, cache, together, options, progress, unasked=unasked)
+        answers = _answers(questions, found.start_days, near, within)
     yield found
-    seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
-    together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
-    questions, late, interrupted = _Questions(plan, cache, together, options, progress), list[Other](), False
     try:
-        for part in _parts(questions, found, late, near, within):
-            yield (found := part)
+        for name, *items in answers:
+            if name == "others" and items[0].proved and items[0].as_good:
+                late += items
+            else:
+                yield (found := found.replaced(**{name: (*getattr(found, name), *items)}))
     except (KeyboardInterrupt, OutOfTimeError):
         interrupted = True
-    yield found.replaced(others=(*found.others, *late), unasked=tuple(questions.unasked), interrupted=interrupted)
+    yield found.replaced(others=(*found.others, *late), unasked=tuple(unasked), interrupted=interrupted)
 
 
-def _parts(
-    questions: "_Questions", found: Explanation, late: list[Other], near: int, within: float
-) -> Iterator[Explanation]:
-    """Yield the explanation after each answer; `late` gets the choices that cost nothing, or leave no plan."""
-    plan = questions.plan
+def _answers(questions: "_Questions", start_days: float | None, near: int, within: float) -> Iterator[tuple[Any, ...]]:
+    """Yield the answers to an explanation's questions as they come, behind the field of the explanation for them."""
+    plan, nodes = questions.plan, tuple[NodeLoad, ...]()
     if plan.sites is not None:
-        yield (found := found.replaced(nodes=_nodes(plan.instance, plan.sites, questions.next("sites"))))
+        nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
+        yield "nodes", *nodes
     more = [replace(x, loosens=x.choice in questions.seldom_short) for x in limits_of(plan)]
-    variants = list(variants_of(plan, [x.node for x in found.nodes if x.racks and not x.opened]))  # else none opens it
-    own = found.start_days  # None where the day of the end is not minimized
-    starts = [x for x in finish_date.each_start(plan.instance) if own not in (None, finish_date.latest_start_days(x))]
+    variants = list(variants_of(plan, [x.node for x in nodes if x.racks and not x.opened]))  # else none opens it
+    starts = [] if start_days is None else changed_instance.each_start(plan.instance)
+    starts = [x for x in starts if changed_instance.latest_start_days(x) != start_days]
     questions.parts = len(more) + len(variants) + len(starts) + near
-    for asked in starts:
-        yield (found := found.replaced(starts=(*found.starts, questions.other_start(asked))))
+    yield from (("starts", questions.other_start(asked)) for asked in starts)
     questions.looser = [x.change for x in (*more, *variants) if x.loosens]
     of_sites = [v for v in variants if v.choice == "site"]
     sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
     rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
-    for other in filter(None, chain(map(questions.other, sites), questions.near(near, within))):
-        yield (found := found.replaced(sites=(*found.sites, other)))
-    for worth in filter(None, map(questions.worth, more)):
-        yield (found := found.replaced(worth=(*found.worth, worth)))
-    for other in filter(None, map(questions.other, rest)):
-        if other.proved and other.as_good:
-            late.append(other)
-        else:
-            yield (found := found.replaced(others=(*found.others, other)))
+    yield from (("sites", x) for x in chain(map(questions.other, sites), questions.near(near, within)) if x)
+    yield from (("worth", x) for x in map(questions.worth, more) if x)
+    yield from (("others", x) for x in map(questions.other, rest) if x)
 
 
 def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
@@ -124,8 +117,8 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     asked = None if racks is None else cost.facility_mw(instance.hardware, racks)
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
-        if instance.objective.minimize == finish_date.FINISH_DATE:
-            first, places = finish_date.start_days(instance, split), [node for node in grid.nodes if node.site]
+        if instance.objective.minimize == "finish_date":
+            first, places = changed_instance.start_days(instance, split), [node for node in grid.nodes if node.site]
             late = {x.id: x.ready_months for x in places if x.ready_months * DAYS_A_MONTH > first}
     return tuple(
         x.replaced(
@@ -147,12 +140,9 @@ def proven_plan(plan: Plan) -> bool:
 
 def _best_value(plan: Plan) -> float:
     """Return the best dollars or days of an explained plan's question, before its tolerance gave any up."""
-    goal = next((x.value for x in plan.objective.ends if x.name == "goal"), None)
-    if goal is not None:
-        return goal
-    if plan.instance.objective.in_dollars or plan.instance.objective.minimize == finish_date.FINISH_DATE:
-        return plan.objective.value or 0.0
-    return plan.layout.metrics.days_to_train if plan.layout is not None else 0.0
+    if plan.objective.name == "loss" and plan.layout is not None:
+        return plan.layout.metrics.days_to_train
+    return next((x.value for x in plan.objective.ends if x.name == "goal"), plan.objective.value or 0.0)
 
 
 @dataclass(frozen=True)
@@ -223,12 +213,12 @@ def limits_of(plan: Plan) -> Iterator[Variant]:
         return Variant(limit, change=change_to(**{f"limits__{key}": now + more}), more=more, unit=unit, each=each)
 
     if limits.budget_usd:
-        yield of_limits("budget", "budget_usd", "USD", each=MILLION)
+        yield of_limits("budget", "budget_usd", "USD", each=1e6)
     if limits.deadline_days and instance.objective.in_dollars:
         yield of_limits("deadline", "deadline_days", "days until the deadline")
     if limits.max_batch_tokens:
         step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
-        yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), MILLION)
+        yield of_limits("batch", "max_batch_tokens", "tokens of batch", float(step), 1e6)
     size = machine_of(instance).gpu.hbm_bytes + 1e9
     yield Variant("memory", change=change_to(hardware__accelerator__hbm_bytes=size), more=1.0, unit="GB of HBM")
     if instance.hardware.racks is not None and grid is None:
@@ -240,13 +230,12 @@ def limits_of(plan: Plan) -> Iterator[Variant]:
         explicit = rules.interconnect.enabled and rules.interconnect.reading == "explicit"
         modelled = rules.grid_model != "none" or rules.interconnect.enabled
         bounded = any(node.area_m2 for node in grid.nodes if node.id in used)
-        land = bounded and instance.hardware.cooling_kw_per_m2 is not None
         for limit, binds, unit, family, key, ids in (
             ("headroom", rules.headroom, "MW", "balancing_authorities", "headroom_mw", None),
             ("generation", rules.generation, "MW", "nodes", "generation_mw", None),
             ("interconnect", explicit, "MW", "nodes", "interconnect_mw", used),
             ("line ratings", bool(grid.lines) and modelled, "MW", "lines", "rating_mw", None),
-            ("land", land, "m²", "nodes", "area_m2", used),
+            ("land", bounded and instance.hardware.cooling_kw_per_m2 is not None, "m²", "nodes", "area_m2", used),
         ):
             parts = [part for part in getattr(grid, family) if ids is None or part.id in ids]
             whole = sum((getattr(part, key) or 0.0) * getattr(part, "circuits", 1) for part in parts)
@@ -303,19 +292,19 @@ class _Questions:
         if own.bound and own.value and self.proven:
             self.tolerance = max(SHOWN, min(1 - own.bound / own.value, max(goal.tolerance, goal.indifference)))
         # Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare.
-        spare = layout is not None and layout.metrics.memory_bytes_per_gpu < FULL * layout.metrics.memory_limit_bytes
+        spare = layout is not None and layout.metrics.memory_bytes_per_gpu < 0.9 * layout.metrics.memory_limit_bytes
         self.seldom_short: tuple[str, ...] = (*OF_SITES, "memory") if spare else OF_SITES
 
     @property
     def left(self) -> bool:
         """Whether enough time is left for another question of the explanation. OutOfTimeError: a signal ends it."""
         Deadline().check()
-        return self.deadline.left > ENOUGH * self.search_seconds
+        return self.deadline.left > 0.25 * self.search_seconds
 
     def next(self, name: str) -> Options:
         """Report the next question of an explanation, and return its solve options with its share of the time."""
         start(self.progress, name)
-        most = min(self.deadline.left, max(self.deadline.left / max(1, self.parts), SLOWER * self.search_seconds))
+        most = min(self.deadline.left, max(self.deadline.left / max(1, self.parts), 1.5 * self.search_seconds))
         self.parts -= 1
         own = self.options.time_limit
         return replace(self.options, time_limit=most if own is None else min(most, own))
@@ -351,13 +340,12 @@ class _Questions:
                 return together
         if not self.left:
             return None
-        options = self.next(name) if gap is None else replace(self.next(name), gap=gap)
-        return self._ask(x.change(self.plan.instance), options, x.without, floor)
+        return self._ask(x.change(self.plan.instance), replace(self.next(name), gap=gap), x.without, floor)
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
-        months, ready = finish_date.latest_start_months(asked), finish_date.latest_start_days(asked)
-        options, becoming = self.next(f"a start in month {months:g}"), tuple(finish_date.ready_in(asked, months))
+        months, ready = changed_instance.latest_start_months(asked), changed_instance.latest_start_days(asked)
+        options, becoming = self.next(f"a start in month {months:g}"), tuple(changed_instance.ready_in(asked, months))
         figures: dict[str, Any] = {"months": months, "ready": becoming, "start_days": ready}
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
@@ -383,8 +371,8 @@ class _Questions:
             saved = 0.0  # the plan at hand is one still
         proved = found.proved and self.proven
         most = None if proved or found.bound is None else max(best - found.bound, 0.0)
-        names = ("usd_saved", "most_usd_saved") if in_dollars else ("days_saved", "most_days_saved")
-        figures = dict(zip(names, (saved, most), strict=True))
+        key = "usd_saved" if in_dollars else "days_saved"
+        figures = {key: saved, f"most_{key}": most}
         return Worth(limit=x.choice, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
 
     def other(self, v: Variant) -> Other | None:
@@ -448,7 +436,7 @@ class _Questions:
 def _decided(plan: JointPlan) -> tuple[Any, ...]:
     """Return a plan's layout, sites and capital, by which an explanation knows the same plan from two questions."""
     c = plan.column
-    layout = (c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero)
+    layout = c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero
     return *layout, plan.blocks_by_site, round(plan.capital_usd)
 
 
@@ -458,10 +446,7 @@ def _value(v: Variant, plan: JointPlan | None) -> str:
         return v.value
     if v.choice == "stripes":
         return str(next((t.stripes for t in plan.templates.values()), v.value))
-    column, shape = plan.column, plan.column.strategy.shape
-    chosen: dict[str, Any] = {"pipeline_parallel": column.p, "virtual_stages": column.v, "zero_stage": column.zero}
-    chosen |= {"microbatch_sequences": shape.micro_batch, "schedule": column.strategy.order}
-    return str(chosen.get(v.choice, getattr(shape, v.choice, v.value)))
+    return str(layout_values(strategy_of(plan)).get(v.choice, v.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +468,7 @@ def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
 def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
     """Solve an explanation's question: least dollars by the deadline, fewest days however late, or the soonest end."""
     # The goal of the instance says which; the soonest end is that of a training within the deadline.
-    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == finish_date.FINISH_DATE
+    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == "finish_date"
     asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
     best, *_ = best_choice(asked, solving, without=without)
     found, ready = best.solution, best.ready_days if by_date else 0.0
@@ -497,41 +482,33 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
     return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
 
 
-def _infeasible(plan: Plan, found: Explanation, options: Options) -> Iterator[Explanation]:
-    """Explain why there is no plan: the conflict, then what would resolve it, rule by rule, up to an interrupt."""
-    instance, why = plan.instance, plan.conflict
-    outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
-    yield (found := found.replaced(conflict=why, outside=outside))
-    if why is None or not why.rules:
-        return
-    hbm, racks, batch = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks, instance.limits.max_batch_tokens
-    left, budget = Deadline(options.time_limit), instance.limits.budget_usd
-    try:
-        if why.decision == "sites" and instance.grid is not None:
-            from planner.models.sites import split_model as sites
+def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
+    """Yield what would resolve the conflict of an instance without a plan, rule by rule, as `_answers` does."""
+    instance, rules = plan.instance, plan.conflict.rules if plan.conflict is not None else ()
+    if rules and plan.conflict is not None and plan.conflict.decision == "sites" and instance.grid is not None:
+        from planner.models.sites import split_model as sites
 
-            # How far each rule of the sites must give for a plan; of money, what a plan costs.
-            moved = sites.relaxations(instance, [rule for rule in why.rules if rule != "budget"], options)
-            own = Deadline(options.time_limit)
-            paid = briefly(instance, options, own, cheapest=True) if "budget" in why.rules else None
-            if paid is not None and paid.usd is not None and budget is not None:
-                proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
-                moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
-            yield (found := found.replaced(relaxations=tuple(moved)))
-            yield found.replaced(nodes=_nodes(instance, None, options))
-            return
-        # How much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows.
-        for limit, now, scale, unit, path in (
-            ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
-            ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
-            ("hardware.racks", racks, 1, "racks", "hardware__racks"),
-        ):
-            needed = _least(instance, path, now, options, left) if limit in why.rules and now is not None else None
-            if now is not None and needed is not None:
-                lack = Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
-                yield (found := found.replaced(lacks=(*found.lacks, lack)))
-    except (KeyboardInterrupt, OutOfTimeError):
-        yield found.replaced(interrupted=True)
+        # How far each rule of the sites must give for a plan; of money, what a plan costs.
+        moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
+        budget, quietly = instance.limits.budget_usd, _quietly(options, JointCache())
+        paid = briefly(instance, quietly, cheapest=True) if "budget" in rules else None
+        if paid is not None and paid.usd is not None and budget is not None:
+            proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
+            moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
+        yield "relaxations", *moved
+        yield "nodes", *_nodes(instance, None, options)
+        return
+    # How much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows.
+    hbm, racks, batch = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks, instance.limits.max_batch_tokens
+    left = Deadline(options.time_limit)
+    for limit, now, scale, unit, path in (
+        ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
+        ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
+        ("hardware.racks", racks, 1, "racks", "hardware__racks"),
+    ):
+        needed = _least(instance, path, now, options, left) if limit in rules and now is not None else None
+        if now is not None and needed is not None:
+            yield "lacks", Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 
 def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:
@@ -547,10 +524,10 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
         Deadline().check()  # a signal ends it with an OutOfTimeError
         return not left.passed
 
-    doubled = takewhile(time_left, (now * 2**n for n in range(1, DOUBLINGS + 1)))
+    doubled = takewhile(time_left, (now * 2**n for n in range(1, 21)))
     high = next(filter(exists, doubled), None)
     low = 0.0 if high is None else high / 2
-    while high is not None and high - low > (1 if whole else PRECISION * low) and time_left():
+    while high is not None and high - low > (1 if whole else 0.01 * low) and time_left():
         middle = (low + high) // 2 if whole else (low + high) / 2
         low, high = (low, middle) if exists(middle) else (middle, high)
     return high

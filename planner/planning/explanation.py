@@ -12,7 +12,6 @@ from planner.planning.evaluate import memory_lines, time_lines
 from planner.units import amount, money, power, short, words
 
 SHOWN = 5e-5  # a loss below which a line shows none
-ROWS = 12  # candidates that a table shows
 
 
 class Other(Frozen):
@@ -199,7 +198,7 @@ def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Itera
         yield f"WOULD DO   {move.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"
     if nodes:
         yield "NODES      the largest load that each candidate could carry alone, and what stops it there"
-    shown = [x for i, x in enumerate(nodes) if i < ROWS or x.opened]
+    shown = [x for i, x in enumerate(nodes) if i < 12 or x.opened]
     for x in shown:
         lacks = f"{power(x.missing_mw)} short" if x.missing_mw else "" if x.missing_mw is None else "all of the load"
         of = ", ".join(part for part in ("open" if x.opened else "", lacks) if part)

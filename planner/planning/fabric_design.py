@@ -95,8 +95,8 @@ def by_ratio(instance: FabricInstance, time_limit: float | None = None) -> Itera
     """
     least = math.inf
     for ratio_asked in RATIOS:
-        network = instance.network and instance.network.replaced(max_oversubscription=ratio_asked)
-        plan = design_fabric(instance.replaced(network=network), Options(time_limit=time_limit), seeds=0)
+        asked = instance.replaced(network__max_oversubscription=ratio_asked)
+        plan = design_fabric(asked, Options(time_limit=time_limit), seeds=0)
         if plan.fabric is None or plan.cost is None or plan.cost.total_usd >= least:
             continue
         least, (chosen, *_) = plan.cost.total_usd, plan.fabric.alternatives
@@ -131,7 +131,7 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
     allowed = [(kind, kind.template) for kind in kinds if kind.template is not None and search.allowed(kind)]
     complete = all(kind.searched for kind in kinds if kind.family in search.network.families)
     ended: Stopped = "proved" if complete else deadline.cause  # of the search, before any tails
-    section, why, budget = None, None, instance.limits.budget_usd
+    section, why, cost, usd, budget = None, None, None, None, instance.limits.budget_usd
     best, template = min(allowed, key=lambda pair: (pair[1].usd, pair[0].tiers), default=(None, None))
     if best is None or template is None:
         why = search.nothing_fits(proven=complete)
@@ -141,9 +141,7 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
         rules = "limits.budget_usd", *search.in_conflict(budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
     else:
-        section = search.written(kinds, best, template, seeds, proven=complete)
-    cost, usd = None, None if section is None else section.certificate.objective
-    if usd is not None:
+        section, usd = search.written(kinds, best, template, seeds, proven=complete), template.usd
         cost = Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
     bound, gap = (usd, 0.0) if complete and section else (None, None)
     status: Status = "optimal" if complete else "feasible"
@@ -406,7 +404,6 @@ class FabricSearch:
         for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
             free |= {f"network.{name}": none} if getattr(self.network, name) else {}
         rules = [*free, *(f"pins.{path}" for path in self.instance.pins)]
-
         dropped: list[str] = []
         for rule in rules:  # each by itself, so that every search is of use
             without = [*dropped, rule]

@@ -9,12 +9,14 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from planner.checks.check_plan import check
-from planner.instance.instance import FabricInstance, Instance, hardware_kind
+from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointCache, JointPlan, JointSolution
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.solve_joint import Solving, solve_joint
@@ -25,7 +27,7 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
-from planner.planning.changed_instance import as_asked
+from planner.planning.changed_instance import as_asked, in_days_of_training
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
@@ -36,23 +38,8 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 POINTS = 9  # of a curve at most, the plan that it is drawn around among them
 STEP = 1.5  # from the size of a plan down to that of the next question
 WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
-QUESTION_GAP = 0.1  # of the fewest days, at which a question ends
-WORK = 1_000_000  # rows and nodes of all questions together, after which no other is asked
-SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
-FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
-LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
-KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
-BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
-
-
-@dataclass(frozen=True, slots=True)
-class MinDaysProof:
-    """A proof of the curve: no plan of up to `most_usd` trains in fewer than `least_days`; infinite: there is none."""
-
-    most_usd: float
-    least_days: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +60,16 @@ class BudgetQuestions:
     instance: Instance  # that of the plan, with its other GPUs and racks
     solving: Solving
     points: list[PricedPoint] = field(default_factory=list)  # the plans so far, first the one from which they go down
-    answers: list[MinDaysProof] = field(default_factory=list)
+    # Capital in USD up to which no plan trains in fewer than so many days, and these; infinite days: there is none.
+    answers: list[tuple[float, float]] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
     dear: float = math.inf  # racks of a cluster from which plans cost more than the budget
-    work: int = 0
+    work: int = 0  # rows and nodes of all questions together
 
     def run(self, most: float) -> Iterator[PricedPoint]:
         """Ask the curve's questions at less and less money, then in the widest gaps; yield the plans of the answers."""
         tried: set[float] = set()
-        while len(self.front()) < most and self.work < WORK:
+        while len(self.front()) < most and self.work < 1_000_000:
             size = next((size for size in self._sizes() if size not in tried), None)
             if size is None:
                 return
@@ -103,7 +91,7 @@ class BudgetQuestions:
 
     def min_days(self, usd: float) -> float:
         """Return the days that every plan of at most a capital takes, by the curve's answers so far."""
-        return max((answer.least_days for answer in self.answers if answer.most_usd >= usd), default=0.0)
+        return max((least_days for most_usd, least_days in self.answers if most_usd >= usd), default=0.0)
 
     def _sizes(self) -> Iterator[float]:
         """Yield the curve's next budgets (or racks): a step below the smallest plan, then in the widest gaps."""
@@ -128,21 +116,19 @@ class BudgetQuestions:
         else:  # the answer holds up to the capital of one rack more, since more racks cost more
             instance = paying_in_use(self.instance.replaced(hardware__racks=int(size)))
             most_usd = (size + 1) * rack_of(self.instance.hardware).price_usd * TIGHT
-        within = replace(self.solving.options, gap=QUESTION_GAP)
+        within = replace(self.solving.options, gap=0.1)  # of the fewest days
         best, *_ = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None))
         found = best.solution
         self.work += sum(found.counts.values())
         bound = math.inf if found.status == "infeasible" else found.lower_bound or 0.0
         late = self.instance.limits.deadline_days or math.inf
-        self.answers.append(MinDaysProof(most_usd, math.inf if bound > late else bound))
+        self.answers.append((most_usd, math.inf if bound > late else bound))
         days = math.inf if found.days is None or found.days > late else found.days
-        if days > SLOWEST * self.points[0].days:
+        if days > 20 * self.points[0].days:  # slower ones are not followed to less money
             self.refused = max(self.refused, size)
         if found.plan is None or math.isinf(days):
             return None
-        each, kind = self.instance.hardware.each_alone(), hardware_kind(best.instance.hardware)
-        alone = self.instance.replaced(hardware=next(x for x in each if hardware_kind(x) == kind))
-        point = point_of(best.instance, found.plan, days, alone)
+        point = point_of(best.instance, found.plan, days, self.instance.replaced(hardware=best.instance.hardware))
         if point.usd <= min(budget_of(self.instance), self.points[0].usd + CENTS / 2):
             return point
         self.dear = min(self.dear, size)
@@ -204,7 +190,7 @@ def frontier_of(
 
     def say(search: WholeCurve) -> None:
         nonlocal reported
-        if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
+        if search.proven < 0.9 * reported and math.isfinite(search.proven):
             reported = search.proven
             within = f"within {100 * reported:.0f} % of one in days and money"
             report(progress, f"{len(search.front.usd)} plans; every other is {within}", None, None)
@@ -212,7 +198,7 @@ def frontier_of(
     with turn(deadline) as mine, deadline.leaving_a_first_plan() as longer, ticking(longer.check):
         if not mine:
             return _nothing(instance, deadline.cause)
-        solving = Solving(options=options, deadline=longer, progress=progress, cache=JointCache())
+        solving = Solving(options=options, deadline=longer, progress=progress)
         questions = BudgetQuestions(instance=instance, solving=solving)
         try:
             start(progress, "the fastest plan")
@@ -221,14 +207,12 @@ def frontier_of(
             if fastest.status == "infeasible":
                 return _nothing(instance, "proved")
             asked = [point_of(instance, x.plan, x.days, instance) for x in (fastest, chosen) if x.plan and x.days]
-            for point in asked:
-                if point.usd <= budget_of(instance):
-                    _keep(front, point)
-            if asked:
-                questions.points.append(asked[-1])
-                questions.answers.append(MinDaysProof(math.inf, fastest.lower_bound or 0.0))
-                for point in questions.run(POINTS if epsilon > WIDE - 1 else math.inf):
-                    _keep(front, point)
+            questions.points += asked[-1:]
+            questions.answers.append((math.inf, fastest.lower_bound or 0.0))
+            less_money = questions.run(POINTS if epsilon > WIDE - 1 else math.inf) if asked else ()
+            for point in chain((x for x in asked if x.usd <= budget_of(instance)), less_money):
+                if point.choice is not None:
+                    front.add(point.choice.seconds, point.usd, point.choice)
             start(progress, "the curve")
             search = WholeCurve(world=solving.world(all_paid), epsilon=epsilon, front=front, progress=say)
             search.box()
@@ -264,11 +248,6 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
         return fastest, fastest
 
 
-def _keep(front: Front, point: PricedPoint) -> None:
-    if point.choice is not None:
-        front.add(point.choice.seconds, point.usd, point.choice)
-
-
 def plan_of_frontier(
     instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
 ) -> Plan:
@@ -276,23 +255,17 @@ def plan_of_frontier(
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         plan = solve_days(in_days_of_training(instance))
-        own = ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None)
+        own = ObjectiveValue(name="frontier", value=None, bound=None, gap=None)
     else:
         at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
         points = tuple(x.replaced(asked=n == at) for n, x in enumerate(found.curve.points))
         curve, point = found.curve.replaced(points=points), points[at]
         gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
-        own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
+        own = ObjectiveValue(name="frontier", value=point.days_to_train, bound=point.bound_days, gap=gap)
         stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
         plan = found.plans[at].replaced(curve=curve, stopped="limit" if stopped == "proved" else stopped)
     # Of a cluster the question is that for the racks of the plan.
-    return plan.replaced(**as_asked(plan.instance.replaced(objective__minimize=FRONTIER)), objective=own, proof=None)
-
-
-def in_days_of_training(instance: Instance) -> Instance:
-    """Return the instance for the fewest days where its goal is the whole curve; any other as it is."""
-    whole = instance.objective.minimize == FRONTIER
-    return instance.replaced(objective__minimize="days_to_train") if whole else instance
+    return plan.replaced(**as_asked(plan.instance.replaced(objective__minimize="frontier")), objective=own, proof=None)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
@@ -378,7 +351,7 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
 def knee_of(points: list[tuple[float, float]]) -> int | None:
     """Return the curve's point farthest below its chord, in logarithms of capital and days; None if none is far."""
     product = [usd * seconds for usd, seconds in points]
-    if len(points) < 3 or max(product) <= (1 + KNEE) * min(product):  # money buys days in proportion
+    if len(points) < 3 or max(product) <= 1.05 * min(product):  # money buys days in proportion
         return None
     (left, late), (right, early) = ([math.log(x) for x in points[at]] for at in (0, -1))
     if right <= left or late <= early:
@@ -386,7 +359,7 @@ def knee_of(points: list[tuple[float, float]]) -> int | None:
     wide, high = right - left, late - early
     below = [1 - (math.log(usd) - left) / wide - (math.log(seconds) - early) / high for usd, seconds in points]
     best = max(range(len(points)), key=below.__getitem__)
-    return best if 0 < best < len(points) - 1 and below[best] > BENT else None
+    return best if 0 < best < len(points) - 1 and below[best] > 0.1 else None  # of the length in each direction
 
 
 def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
@@ -448,7 +421,7 @@ def curve_around(
     # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
     alike = paying_in_use(plan.instance) is plan.instance
     bound = plan.objective.bound if alike else plan.objective.fabric_free_bound
-    questions.answers.append(MinDaysProof(math.inf, bound or 0.0))
+    questions.answers.append((math.inf, bound or 0.0))
     found = [point for point in questions.front() if id(point) in plans] or [asked]
     figures, in_order = [(point.usd, point.days) for point in found], [plans[id(point)] for point in found]
     bounds = [min(questions.min_days(usd), days) for usd, days in figures]
@@ -460,8 +433,43 @@ def curve_around(
         epsilon=share if math.isfinite(share) else None,
         most_usd=asked.usd,
         least_usd=figures[0][0],
-        none_below_usd=max((x.most_usd for x in questions.answers if math.isinf(x.least_days)), default=None),
+        none_below_usd=max((usd for usd, least in questions.answers if math.isinf(least)), default=None),
         slowest_days=plan.instance.limits.deadline_days,
         stopped=stopped,
     )
     return Frontier(plan.instance, curve, tuple(in_order))
+
+
+@dataclass(frozen=True, slots=True)
+class NearLayouts:
+    """The fastest plan of each kind of layout within a share of the fewest days, the fastest first.
+
+    A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has a plan within the share, and
+    none of these a faster one; `within`: the share; `fewest_days`: of the first.
+    """
+
+    plans: tuple[Plan, ...]
+    within: float
+    fewest_days: float | None
+    proven: bool
+
+
+def near_layouts(instance: Instance, options: Options, progress: Progress, *, within: float = 0.02) -> NearLayouts:
+    """Return near layouts, the fastest of each kind within a share of the fewest days; at the limit those so far."""
+    instance = in_days_of_training(instance)
+    deadline = Deadline(options.time_limit)
+    with turn(deadline) as mine, ticking(deadline.check):
+        if not mine:
+            return NearLayouts((), within, None, proven=False)
+        solving = Solving(options=options, deadline=deadline, progress=progress)
+        best = solve_joint(instance, solving)
+        if best.plan is None:
+            return NearLayouts((), within, None, proven=best.stopped == "proved")
+        start(progress, "other layouts")
+        world, rival = solving.world(instance), best.plan.seconds * (1 + within)
+        goal = FastestOfEachKind(world=world, rival=rival, most_shapes=400)  # the others remain unproven
+        goal.kinds[kind_of(best.plan.column)] = goal.incumbent = best.plan
+        stopped = Loop(goal=goal).run()
+    ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
+    plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
+    return NearLayouts(plans, within, best.days, proven=best.stopped == stopped == "proved" and not goal.ended)

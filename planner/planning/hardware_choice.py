@@ -1,21 +1,14 @@
-"""Choose among GPUs: alternatives with their racks and start dates, or pools of several that train one model together.
-
-Of alternatives there is one search for each, under the best plan of those before; pools have a layout each, and shares
-of the batch.
-"""
+"""Choose among GPUs: alternatives with racks and start dates, or pools of several that train one model together."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from planner.errors import InputError
 from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import Instance, hardware_kind
 from planner.models import Options, batch_shares
-from planner.models.batch_shares import PoolLayout, Shares
-from planner.models.joint.joint_world import CENTS, EPS, JointSolution, World
+from planner.models.joint.joint_world import CENTS, EPS, JointSolution
 from planner.models.joint.solve_joint import (
     Solving,
     conditions_of,
@@ -24,7 +17,6 @@ from planner.models.joint.solve_joint import (
     solve_joint,
     solve_joint_cost,
 )
-from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import JointProblem
 from planner.physics import step_errors
 from planner.physics.site import cost
@@ -37,16 +29,12 @@ from planner.plan import certificate
 from planner.plan.certificate import AlternativeProof, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
-from planner.planning.changed_instance import as_asked, solved_with
-from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days, latest_start_months
+from planner.planning.changed_instance import as_asked, each_start, latest_start_days, latest_start_months, solved_with
 from planner.planning.joint_plan import refused_of
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report, start
 from planner.solvers.signals import ENDED
 from planner.units import money
-
-OPTIMAL_GAP = 1e-9  # relative: days and bound of pools come from the same floats in another order
-First = Callable[[World], Column | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +71,7 @@ def best_choice(
         return latest_start_days(alone) + seconds / SECONDS_PER_DAY
 
     asked = [instance.replaced(hardware=alone) for alone in instance.hardware.each_alone()]  # its own first
-    in_date = instance.objective.minimize == FINISH_DATE
+    in_date = instance.objective.minimize == "finish_date"
     questions = sorted((start for one in asked for start in each_start(one)), key=merit)
     answers = list[HardwareAnswer]()
     for alone in asked if len(asked) > 1 else ():
@@ -193,7 +181,7 @@ def with_alternatives(plan: Plan, instance: Instance, best: HardwareAnswer, othe
         if hardware_kind(other) != hardware_kind(mine)
     )
     asked = instance.replaced(hardware=mine.replaced(alternatives=alternatives))
-    proof, in_date, proofs = plan.proof, plan.objective.name == FINISH_DATE, list[AlternativeProof]()
+    proof, in_date, proofs = plan.proof, plan.objective.name == "finish_date", list[AlternativeProof]()
     if proof is not None and plan.objective.bound is not None:
         end_days = plan.objective.bound + (0.0 if in_date else best.ready_days)  # before which no plan on them ends
         for other in others:
@@ -213,87 +201,77 @@ def with_alternatives(plan: Plan, instance: Instance, best: HardwareAnswer, othe
     return plan.replaced(**as_asked(asked), layout=named(plan, instance).layout, proof=proof)
 
 
-@dataclass(frozen=True)
-class PoolProblems:
-    """The layout problems of an instance's pools of different GPUs, and the link between the pools."""
-
-    instance: Instance
-
-    @cached_property
-    def problems(self) -> list[JointProblem]:
-        """The layout problem of each pool of GPUs, with the whole batch."""
-        batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
-        pools = self.instance.hardware.pools
-        return [problem_on(pool_instance(self.instance, pool, batch), pool.racks) for pool in pools]
-
-    def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
-        """Predict the metrics of a pool's layout on its share of the batch."""
-        alone = pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
-        return step_prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy)
-
-    def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
-        """Return the exposed gradient exchange in seconds of each pool that trains, 0 of the others."""
-        link, training = self.instance.hardware.pool_link, sum(point is not None for point in points)
-        exposed = [0.0] * len(points)
-        for k, point in enumerate(points if training > 1 else ()):
-            if link is not None and point is not None:
+def _measured(
+    instance: Instance, problems: list[JointProblem], points: tuple[batch_shares.PoolLayout | None, ...]
+) -> tuple[dict[int, LayoutMetrics], list[float]]:
+    """Predict the metrics of each pool that trains, on its share, and the exposed exchange of every pool in seconds."""
+    link, training = instance.hardware.pool_link, sum(point is not None for point in points)
+    metrics, exposed = dict[int, LayoutMetrics](), [0.0] * len(points)
+    for k, point in enumerate(points):
+        if point is not None:
+            alone = pool_instance(instance, instance.hardware.pools[k], point.sequences)
+            metrics[k] = step_prediction.metrics(alone, conditions_of(problems[k]), point.strategy)
+            if link is not None and training > 1:
                 layers = max(point.strategy.layers_per_stage)
-                exposed[k] = pool_exchange_seconds(link, self.metrics(k, point), layers, training)
-        return exposed
+                exposed[k] = pool_exchange_seconds(link, metrics[k], layers, training)
+    return metrics, exposed
 
-    def section(self, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
-        """Write the plan's section of the pools, found in `seconds`: each one's layout and share, with one proof."""
-        instance, pools, layouts = self.instance, self.instance.hardware.pools, dict[str, LayoutPlan]()
-        training = [(k, point) for k, point in enumerate(shares.points) if point is not None]
-        exposed, total = self.exchanges(shares.points), sum(point.sequences for _, point in training)
-        measured = {k: self.metrics(k, point) for k, point in training}
-        slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
-        days = days_of(instance, slowest / total)
-        bound = min(days, days_of(instance, shares.bound))
-        given = [certificate.given_to_pool(x.instance.hardware.racks, x.transport_slowdown) for x in self.problems]
-        how: dict[str, Any] = {"solver": certificate.POOLS_BRANCHING}
-        for k, point in training:  # the shares' certificate has the proof, so that a layout's own claims no bound
-            phi, strategy, found = self.problems[k].transport_slowdown, point.strategy, measured[k].days_to_train
-            layouts[pools[k].name] = write_layout(
-                strategy,
-                data_parallel_by_site={cost.CLUSTER: strategy.data_parallel},
-                racks=pools[k].racks,
-                gpus_per_rack=self.problems[k].gpus,
-                assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
-                metrics=measured[k],
-                certificate=Outcome(stop=Stop.LIMIT, solution=point, objective=found, **how).certificate(
-                    formulation=certificate.POOL_FORMULATION,
-                    minimizes=certificate.POOL_MINIMIZES,
-                    seed=options.seed,
-                    given=given[k],
-                ),
-            )
-        stop = Stop.PROVED if (relative_gap(days, bound) or 0.0) <= OPTIMAL_GAP else Stop.LIMIT
-        how |= {"variables": len(pools), "constraints": len(pools) + 1, "seconds": seconds}
-        counts = {"pools": len(pools), "boxes": shares.boxes, "searches": shares.searches}
-        intervals = [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
-        return PoolsPlan(
-            sequences={x.name: point.sequences if point else 0 for x, point in zip(pools, shares.points, strict=True)},
-            layouts=layouts,
-            exchange_seconds={pools[k].name: exposed[k] for k, _ in training},
-            step_seconds=slowest,
-            tokens_per_step=float(total * instance.workload.sequence_length),
-            days_to_train=days,
-            days_to_train_interval=step_errors.widest(days, intervals),
-            certificate=Outcome(stop=stop, solution=shares, objective=days, bound=bound, **how).certificate(
-                formulation=certificate.POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, **counts),
-                minimizes=certificate.POOLS_MINIMIZES,
+
+def _pools_section(
+    instance: Instance, problems: list[JointProblem], shares: batch_shares.Shares, options: Options, seconds: float
+) -> PoolsPlan:
+    """Write the plan's section of the pools, found in `seconds`: each one's layout and share, with one proof."""
+    pools, layouts = instance.hardware.pools, dict[str, LayoutPlan]()
+    training = [(k, point) for k, point in enumerate(shares.points) if point is not None]
+    (measured, exposed), total = _measured(instance, problems, shares.points), sum(x.sequences for _, x in training)
+    slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
+    days = days_of(instance, slowest / total)
+    bound = min(days, days_of(instance, shares.bound))
+    given = [certificate.given_to_pool(x.instance.hardware.racks, x.transport_slowdown) for x in problems]
+    how: dict[str, Any] = {"solver": certificate.POOLS_BRANCHING}
+    for k, point in training:  # the shares' certificate has the proof, so that a layout's own claims no bound
+        phi, strategy, found = problems[k].transport_slowdown, point.strategy, measured[k].days_to_train
+        layouts[pools[k].name] = write_layout(
+            strategy,
+            data_parallel_by_site={cost.CLUSTER: strategy.data_parallel},
+            racks=pools[k].racks,
+            gpus_per_rack=problems[k].gpus,
+            assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
+            metrics=measured[k],
+            certificate=Outcome(stop=Stop.LIMIT, solution=point, objective=found, **how).certificate(
+                formulation=certificate.POOL_FORMULATION,
+                minimizes=certificate.POOL_MINIMIZES,
                 seed=options.seed,
-                given="; ".join(f"{pool.name}: {words}" for pool, words in zip(pools, given, strict=True)),
-                space=counts | {"ended": shares.stop.name.lower()},
-                checked=certificate.ON_TRUST,
+                given=given[k],
             ),
         )
+    # Days and bound come from the same floats in another order.
+    stop = Stop.PROVED if (relative_gap(days, bound) or 0.0) <= 1e-9 else Stop.LIMIT
+    how |= {"variables": len(pools), "constraints": len(pools) + 1, "seconds": seconds}
+    counts = {"pools": len(pools), "boxes": shares.boxes, "searches": shares.searches}
+    intervals = [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
+    return PoolsPlan(
+        sequences={x.name: point.sequences if point else 0 for x, point in zip(pools, shares.points, strict=True)},
+        layouts=layouts,
+        exchange_seconds={pools[k].name: exposed[k] for k, _ in training},
+        step_seconds=slowest,
+        tokens_per_step=float(total * instance.workload.sequence_length),
+        days_to_train=days,
+        days_to_train_interval=step_errors.widest(days, intervals),
+        certificate=Outcome(stop=stop, solution=shares, objective=days, bound=bound, **how).certificate(
+            formulation=certificate.POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, **counts),
+            minimizes=certificate.POOLS_MINIMIZES,
+            seed=options.seed,
+            given="; ".join(f"{pool.name}: {words}" for pool, words in zip(pools, given, strict=True)),
+            space=counts | {"ended": shares.stop.name.lower()},
+            checked=certificate.ON_TRUST,
+        ),
+    )
 
 
 def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
     """Share the batch over pools of different GPUs to train fastest, and return the plan, or why there is none."""
-    pools, link, limits = PoolProblems(instance), instance.hardware.pool_link, instance.limits
+    link, pools, limits = instance.hardware.pool_link, instance.hardware.pools, instance.limits
     bill, options, deadline = cost.bill(instance, 0, None, None), solving.options, solving.deadline
 
     def no_plan(decision: certificate.Decision, rules: tuple[str, ...], reason: str) -> Plan:
@@ -318,10 +296,12 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
         days, low = days_of(instance, seconds), days_of(instance, bound)
         report(solving.progress, f"{days:,.1f} days, bound {low:,.1f}, gap {1 - low / days:.2%}", days, low)
 
+    batch = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
+    problems = [problem_on(pool_instance(instance, pool, batch), pool.racks) for pool in pools]
     shares = batch_shares.balance(
-        pools.problems,
-        pools.problems[0].max_sequences,
-        tail=lambda points: max(pools.exchanges(points)),
+        problems,
+        problems[0].max_sequences,
+        tail=lambda points: max(_measured(instance, problems, points)[1]) if link else 0.0,
         min_tail=link.rtt_ms / 1e3 if link else 0.0,
         gap=options.gap,
         time_limit=deadline.limit,
@@ -332,7 +312,7 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
         return no_plan("layout", ("hardware.pools", "memory"), reason)
     if not shares.points:
         return no_plan("layout", (), f"{ENDED[deadline.cause]} before a layout of any pool")
-    section = pools.section(shares, options, deadline.elapsed)
+    section = _pools_section(instance, problems, shares, options, deadline.elapsed)
     most, days, made = limits.deadline_days, section.days_to_train, section.certificate
     if most is not None and days > most * (1 + 1e-9):
         bound = made.bound or 0.0

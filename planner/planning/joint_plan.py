@@ -1,12 +1,8 @@
-"""Write the plan of a joint solution: its sections, one certificate for all, and the proof; or why there is none.
-
-What one solve of a session has proven is not searched or enumerated again for the next; an answer in seconds a
-sequence holds for any number of tokens.
-"""
+"""Write the plan of a joint solution: its sections, one certificate for all, and the proof; or why there is none."""
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -26,7 +22,6 @@ from planner.models.joint.tied_plans import freed_of_rules
 from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric_usd
-from planner.physics.network.transport import Locality
 from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
@@ -35,16 +30,13 @@ from planner.plan import certificate, plan_sections
 from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, JointProof, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
-from planner.planning.changed_instance import solved_with
-from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
+from planner.planning.changed_instance import latest_start_days, solved_with, start_days
 from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
-from planner.solvers import signals
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
-from planner.solvers.signals import ENDED, Cause, Deadline
+from planner.solvers.signals import ENDED, Cause, Deadline, finishing
 
-PROVEN = 1e-9  # relative: a gap of rounding alone
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 
 
@@ -63,20 +55,19 @@ def plan_of(
     fabrics, placement = _fabrics_and_placement(instance, choice, metrics, section, design)
     bill = cost.bill(instance, racks, section, fabrics, design)
     run = cost.section(instance, metrics.days_to_train, bill, racks, section, fabrics)
-
     goal, excess_usd = instance.objective.minimize, 0.0 if section is None else section.excess_usd
     value, bound = metrics.days_to_train, solution.lower_bound
     if goal == "cost_usd":
         value = bill.total_usd + excess_usd
     elif goal == "total_cost_of_ownership_usd":
         value = run.total_cost_of_ownership_usd + excess_usd
-    elif goal == FINISH_DATE:
+    elif goal == "finish_date":
         value += start_days(instance, section)
         bound = None if bound is None else bound + latest_start_days(instance)
     bound = None if bound is None else min(bound, value)
     gap, grid = relative_gap(value, bound), instance.grid is not None
     # Optimal up to rounding, or the tolerance that was asked for.
-    within = gap is not None and gap <= max(PROVEN, instance.objective.days_given_up)
+    within = gap is not None and gap <= max(1e-9, instance.objective.days_given_up)
     joint = Certificate(  # of every section, since all are decided together
         status="optimal" if within and solution.stopped == "proved" else "feasible",
         objective=value,
@@ -89,7 +80,7 @@ def plan_of(
         seconds=seconds,
         seed=options.seed,
         minimizes=certificate.UNITS[goal],
-        checked="" if bound is None else certificate.joint_mark(goal, grid=grid, columns=len(columns_of(solution))),
+        checked="" if bound is None else certificate.joint_mark(goal, grid=grid, columns=len(solution.excluded)),
     )
     if section is not None and goal == "total_cost_of_ownership_usd":
         from planner.models.joint.shapes.chosen_sites import over_the_run
@@ -175,10 +166,7 @@ def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
 def _with_sites(
     instance: Instance, choice: JointPlan, options: Options, spent: float
 ) -> tuple[JointPlan, LayoutMetrics, SitesPlan | None, WanPlan | None]:
-    """Return the joint choice at the sites of cheapest energy of those of equal capital, its metrics, sites and fibre.
-
-    A second proof confirms the sites section, and the fibre where asked for.
-    """
+    """Return the joint choice at the cheapest energy among sites of equal capital, its metrics, sites and fibre."""
     if choice.placed is None:  # only a grid has sites, so that a cluster loads no model of them
         return choice, _metrics(instance, choice), None, None
     from planner.models.joint.shapes.chosen_sites import confirmed, of_cheapest_energy, sites_section
@@ -211,7 +199,7 @@ def _with_sites(
     given = certificate.given_to_sites(tensor, context, column.p, column.d, choice.wavelengths)
     fibre = sites.fibre if sites.designed and len(placed.racks) > 1 else None
     joined = placed.joined, placed.circuit, metrics.wan_window_seconds
-    with signals.finishing():
+    with finishing():
         section = sites_section(sites, placed, fabric_mw, given=given)
         design = None if fibre is None else fibre.design(*joined)
     section = section.replaced(certificate__checked=mark(section.certificate, partial(confirmed, sites, placed)))
@@ -236,7 +224,7 @@ def _fabrics_and_placement(
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
     window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
-    min_split, crossings, sites = 0, list[Locality](), dict[str, SitePlacement]()
+    min_split, crossings, sites = 0, list[transport.Locality](), dict[str, SitePlacement]()
     for site, template in sorted(choice.templates.items()):
         own, blocks = template.design, choice.blocks_by_site[site]
         # The racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.
@@ -288,23 +276,22 @@ def refused_of(solution: JointSolution) -> JointProof:
     return JointProof(
         max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
         joined_racks_by_wired_gpus=dict(sorted(solution.joined_racks.items())),
-        columns=columns_of(solution),
+        columns=tuple(columns_of(solution)),
     )
 
 
-def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
-    """Return a proof's columns that only sites and budget refused, merged over replicas and micro-batches."""
+def columns_of(solution: JointSolution) -> Iterator[ExcludedColumn]:
+    """Yield a proof's columns that only sites and budget refused, merged over replicas and micro-batches."""
     groups: dict[Any, dict[int, float]] = defaultdict(dict)
     for days, column in solution.excluded:
         shape, order, per_rack = column.strategy.shape, column.strategy.order, column.block.stages_per_rack
         key = (shape, column.p, column.v, column.zero, order, per_rack)
         groups[key][column.d] = min(days, groups[key].get(column.d, days))
-    columns = list[ExcludedColumn]()
     for (shape, stages, virtual, zero, order, per_rack), by_replicas in groups.items():
         # Of each run of replicas without a gap; numbers less their places are the same along one.
         for _, run in groupby(enumerate(sorted(by_replicas)), key=lambda pair: pair[1] - pair[0]):
             replicas = [number for _, number in run]
-            same = ExcludedColumn(
+            yield ExcludedColumn(
                 **shape_values(shape),
                 pipeline_parallel=stages,
                 virtual_stages=virtual,
@@ -315,8 +302,6 @@ def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
                 max_data_parallel=replicas[-1],
                 lower_bound_days=min(by_replicas[number] for number in replicas),
             )
-            columns.append(same)
-    return tuple(columns)
 
 
 def objective_of(
@@ -398,12 +383,10 @@ def known_answer(
             return tuple(map(rescaled, value))
         if value is None:
             return None
-        changed = {"days_to_train": value.days_to_train * share}
-        if getattr(value, "name", "") == "goal":
-            changed["value"] = value.value * share
-        return value.replaced(**changed)
+        names = ("days_to_train", "value") if getattr(value, "name", "") == "goal" else ("days_to_train",)
+        return value.replaced(**{name: getattr(value, name) * share for name in names})
 
     figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
-    changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
+    changed: dict[str, Any] = {name: days and days * share for name, days in figures.items()}
     changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
     return key, (replace(solution, **changed), {name: rescaled(value) for name, value in more.items()})

@@ -1,8 +1,15 @@
-"""Read an instance, or a question about a fabric alone; each error names path, value and remedy."""
+"""Read an instance, or a fabric question; each error names path, value and remedy; warn of implausible figures.
+
+Plausible ranges are those of catalogue/plausible_ranges.json: by the ends of keys' paths, `*` for a name that the user
+gives, the lowest and the highest value and the reason. Where a key may be 0, 0 means none and is plausible; shares have
+their range in their types.
+"""
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -13,18 +20,28 @@ from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.command_options import FabricWish
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
-from planner.instance.base_types import Faults, out_of_range, validated
+from planner.instance.base_types import Faults, figures, out_of_range, validated
 from planner.instance.instance import (
     ANY_ACCELERATOR,
     FabricInstance,
     Instance,
     check_pins,
+    hardware_kind,
     long_names,
     network_problems,
     reference_problems,
 )
 from planner.instance.network import MAX_TIERS, Switch
-from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
+from planner.instance.workload import (
+    DEFAULT_PRECISION,
+    LIKE,
+    Choose,
+    Family,
+    Workload,
+    catalogue,
+    completed,
+    racks_with,
+)
 from planner.physics.network.fabric_designs import FAMILIES, lanes_of
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
@@ -38,25 +55,18 @@ NAMED = {
     ("workload", "software"): "software",
     ("workload", "precision"): "precisions",
 }
-# The same inside workload.choose.
-NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
 # How the options state a fabric.
 NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
-SWITCH_FIGURES = re.compile(r"\d+x\d")  # how ports and rate begin
-DIGITS = {
-    "ports": re.compile(r"\d{1,6}").fullmatch,
-    "rate": re.compile(f"{NUMBER}G?").fullmatch,
-    **dict.fromkeys(("dollars", "watts"), re.compile(NUMBER).fullmatch),
-}
+DIGITS = {"ports": r"\d{1,6}", "rate": f"{NUMBER}G?", "dollars": NUMBER, "watts": NUMBER}
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
-FLOOR_METRES = 0.1, 100.0  # between racks and rows
-RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
-NOT_GIVEN = "not given; a fabric alone does not count it"
 LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
-NOT_COUNTED = ("grid", "wan", "reliability", "operation")
-TIERS_OF_RATIOS = 3  # leaf, spine and core
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
+
+
+# Sources: rows of planner/catalogue and instances/, which name theirs, and a factor of ten or more beyond on either
+# side; published models, campuses and power systems; where neither exists, the judgement of this project.
+RANGES = {key: dict(usual) for keys, usual in catalogue("plausible_ranges").items() for key in keys.split()}
 
 
 def load_instance(
@@ -144,10 +154,7 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
 
 
 def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> None:
-    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them.
-
-    Another entry replaces an unknown name.
-    """
+    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them."""
     known, given = catalogue(kind), holder[key] if isinstance(holder, list) else holder.get(key)
     like = given.get(LIKE) if kind == "accelerators" and isinstance(given, dict) else None
     name = given if isinstance(given, str) else like
@@ -156,7 +163,7 @@ def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> Non
         faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
         faults.replaced.append(path)
     if isinstance(given, str):
-        holder[key] = known[given] if given in known else next(iter(known.values()))
+        holder[key] = known[given] if given in known else next(iter(known.values()))  # any, for an unknown name
     elif isinstance(like, str) and like in known:
         holder[key] = completed(given, known)
 
@@ -164,7 +171,7 @@ def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> Non
 def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:
     """Put laws in place of their names in a choice of model, and a model to start from where none is given."""
     choose = workload["choose"]
-    for key, kind in NAMED_LAWS.items():
+    for key, kind in {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}.items():
         choose.setdefault(key, Choose.model_fields[key].default)
         _resolve(choose, key, kind, f"workload.choose.{key}", faults)
     family = choose.setdefault("family", {})
@@ -204,27 +211,26 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
-    network: dict[str, Any] = {
-        "switches": switches,
-        "optics": optics,
-        "families": list(families) or ["rail"],
-        "max_lanes": wish.max_lanes or 1,
-        "max_rails_per_leaf": wish.rails_per_leaf,
-        "max_tiers": wish.max_tiers or MAX_TIERS,
-        **_oversubscription(wish.oversubscription),
-        **_floor(wish, switches[0]["port_gbps"]),
-        "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
-    }
-    rack = {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0}
+    source = dict.fromkeys(("it_kw", "price_usd"), "not given; a fabric alone does not count it")
     data = {
         "name": "fabric",
         "hardware": {
             "accelerator": ANY_ACCELERATOR,
-            "rack": {**rack, "source": {"it_kw": NOT_GIVEN, "price_usd": NOT_GIVEN}},
+            "rack": {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0, "source": source},
             "racks": wish.hosts,
             "nic_bytes_per_second": nic_gbps * 1e9 / 8,
         },
-        "network": network,
+        "network": {
+            "switches": switches,
+            "optics": optics,
+            "families": list(families) or ["rail"],
+            "max_lanes": wish.max_lanes or 1,
+            "max_rails_per_leaf": wish.rails_per_leaf,
+            "max_tiers": wish.max_tiers or MAX_TIERS,
+            **_oversubscription(wish.oversubscription),
+            **_floor(wish, switches[0]["port_gbps"]),
+            "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
+        },
         "limits": {} if wish.budget is None else {"budget_usd": wish.budget},
         "pins": {} if wish.planes is None else {"fabric.planes": wish.planes},
     }
@@ -243,7 +249,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         data: dict[str, Any] = given.model_dump(mode="json")  # null is no limit where an absent key has its usual value
     else:
         data = dict(given) if isinstance(given, Mapping) else read_instance_file(Path(given))
-    ignored = sorted(key for key in (*NOT_COUNTED, "workload") if data.get(key) is not None)
+    ignored = [key for key in ("grid", "operation", "reliability", "wan", "workload") if data.get(key) is not None]
     if ignored:
         remedy = "`planner solve` decides over all; leave them out to design a fabric alone"
         raise InputError(f"{where}: has {', '.join(ignored)}, which a fabric alone does not count; {remedy}")
@@ -252,10 +258,8 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
     if isinstance(network, Mapping):
         # The options' rules, 1:1, a loss to survive and rails that share leaves, where their keys are absent, not null.
-        families = network.get("families")
-        listed = families if isinstance(families, list) else ()
         usual: dict[str, Any] = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
-        if not any(str(family).startswith("dragonfly") for family in listed):
+        if "dragonfly" not in str(network.get("families")):
             usual["survives"] = LOSSES[0]
         data["network"] = {**usual, "max_rails_per_leaf": None, **network}
     data["pins"] = {**(data.get("pins") or {}), **pins}
@@ -266,9 +270,8 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         yield from out_of_range(instance)
         yield from network_problems(instance.network)
         yield from check_pins(instance)
-        for path in instance.pins:
-            if not path.startswith("fabric."):
-                yield f"pins.{path}: decides nothing of a fabric alone; remove the pin"
+        others = [path for path in instance.pins if not path.startswith("fabric.")]
+        yield from (f"pins.{path}: decides nothing of a fabric alone; remove the pin" for path in others)
 
     question = validated(FabricInstance, data, where, problems=problems, faults=faults)
     if question.hardware.racks is None:
@@ -308,12 +311,13 @@ def _switch(text: str) -> dict[str, Any]:
     known = catalogue("switches")
     if text in known:
         return {**known[text], "link_factor": 1.0}
-    if not SWITCH_FIGURES.match(text):
+    if not re.match(r"\d+x\d", text):  # how ports and rate begin
         raise InputError(f"--switch {text!r}: no such switch; {hint(text, known).rstrip('?')}, or give {FORM}")
     size, *others = text.split(":")
     parts = [*size.split("x", 1), *others]
     given = dict(zip(DIGITS, parts, strict=False))
-    wrong = [f"{name} must be a number from 0 (is {own!r})" for name, own in given.items() if not DIGITS[name](own)]
+    no_numbers = [name for name, own in given.items() if not re.fullmatch(DIGITS[name], own)]
+    wrong = [f"{name} must be a number from 0 (is {given[name]!r})" for name in no_numbers]
     missing = [name for name in ("dollars", "watts") if name not in given]
     wrong += [f"{' and '.join(missing)} missing"] if missing else []
     if wrong or len(parts) > len(DIGITS):
@@ -327,7 +331,6 @@ def _switch(text: str) -> dict[str, Any]:
 
 
 def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, Any]]) -> None:
-    """Require of a fabric question's switch, with the lanes allowed, the planes asked for."""
     if wish.planes is None:
         return
 
@@ -355,11 +358,11 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
         return {}
     if text == "any":
         return {"max_oversubscription": None}
-    parts = [RATIO.fullmatch(ratio.strip()) for ratio in text.split(",")]
+    parts = [re.fullmatch(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?", x.strip()) for x in text.split(",")]
     both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
     if len(both) < len(parts) or min(map(min, both)) <= 0:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
-    if len(both) > TIERS_OF_RATIOS:
+    if len(both) > 3:
         raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
     values = [down / up for down, up in both]
     return {"max_oversubscription": values[0] if len(values) == 1 else values}
@@ -369,7 +372,7 @@ def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
     """Read a floor plan, PITCHxROW in metres and xHOSTS of a rack: cables then have a length and media that reach."""
     if wish.floor is None:
         return {}
-    match, (low, high) = FLOOR.fullmatch(wish.floor), FLOOR_METRES
+    match, low, high = FLOOR.fullmatch(wish.floor), 0.1, 100.0  # metres between racks and rows
     if match is None:
         form = "PITCHxROW in metres, such as 0.6x2.4, or PITCHxROWxHOSTS with whole hosts of a rack, such as 0.6x2.4x4"
         raise InputError(f"--floor {wish.floor!r}: must be {form}")
@@ -387,3 +390,76 @@ def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
         remedy = "give network.media and network.floor in a file"
         raise InputError(f"--floor: no media of {gbps:g}G in the catalogue (of {rates} there are); {remedy}")
     return {"floor": floor, "media": media}
+
+
+def implausible(instance: Instance) -> Iterator[str]:
+    """Yield a warning for each implausible or unread key of an instance, and for racks and recipes of other GPUs."""
+    yield from implausible_figures(instance)
+    hardware, work, gpu = instance.hardware, instance.workload, instance.hardware.accelerator
+    kinds: list[tuple[str, Any]] = [("hardware", hardware)]
+    for name in ("alternatives", "pools"):
+        kinds += [(f"hardware.{name}[{i}]", own) for i, own in enumerate(getattr(hardware, name))]
+    for path, own in kinds:  # accelerators of the catalogue in racks of it that are built for others
+        chip, rack = hardware_kind(own)
+        built_for = catalogue("rack_accelerators").get(rack, {}).get("accelerators", [chip])
+        if chip in catalogue("accelerators") and chip not in built_for:
+            right = " or ".join(racks_with(chip)) or "one of your own with its gpus, it_kw and price_usd"
+            yield (
+                f"{path}.rack is {rack}, a rack of {' or '.join(built_for)}, and {path}.accelerator is {chip}: "
+                f"price and power are those of {rack}; set {path}.rack to {right}"
+            )
+    # The stack scales FP8 by blocks of 32, as only GPUs do that have FP4 too, from Blackwell (SM100) on: Transformer
+    # Engine, docs/features/low_precision_training/mxfp8.
+    recipe = "workload.software.fp8_recipe"
+    by_blocks = work.precision.compute == "fp8" and getattr(work.software, "fp8_recipe", "") == "mxfp8"
+    if by_blocks and not isinstance(gpu, str) and "fp4" not in gpu.peak_flop_per_second:
+        yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
+    yield from unread(instance)
+
+
+def implausible_figures(instance: Instance) -> Iterator[str]:
+    """Yield a warning for each key of an instance outside its plausible range: the first figure, and how many."""
+    outside: dict[str, list[tuple[str, str]]] = {}
+    for path, key, value in figures(instance):
+        usual = range_of(key)
+        if usual is not None and value and not usual["low"] <= value <= usual["high"]:
+            expected = f"from {usual['low']:g} to {usual['high']:g}: {usual['reason']}"
+            outside.setdefault(key, []).append((f"{path} is {value:.6g}", expected))
+    for (first, expected), *others in outside.values():
+        more = f" (and {len(others)} more)" if others else ""
+        yield f"{first}{more}, not {expected}"
+
+
+def unread(instance: Instance) -> Iterator[str]:
+    """Yield a warning for each limit or part of an instance that does not bind, as what makes it bind is missing."""
+    grid = instance.grid
+    if grid is None:
+        if instance.wan is not None:
+            yield "wan is not read: it joins the sites of a grid, and there is none"
+        return
+    nodes = [(f"grid.nodes[{index}].", node) for index, node in enumerate(grid.nodes) if node.site]
+    for key, binds, remedy in (
+        ("area_m2", instance.hardware.cooling_kw_per_m2 is not None, "give hardware.cooling_kw_per_m2"),
+        ("interconnect_mw", grid.rules.interconnect.enabled, "set grid.rules.interconnect.enabled"),
+    ):
+        given = [path for path, node in nodes if getattr(node, key) is not None]
+        if given and not binds:
+            more = f" (and {len(given) - 1} more)" if len(given) > 1 else ""
+            yield f"{given[0]}{key}{more} limits no site: {remedy}"
+    if grid.scenarios and grid.rules.scenarios == "off":
+        yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
+    if grid.rules.scenarios != "off" and not grid.scenarios:
+        yield f"grid.rules.scenarios is {grid.rules.scenarios} without grid.scenarios, which would list the years"
+
+
+def warn(*instances: Instance) -> None:
+    """Log each warning about an instance's implausible figures once."""
+    for line in dict.fromkeys(line for instance in instances for line in implausible(instance)):
+        logging.getLogger("planner").warning("implausible: %s", line)
+
+
+@cache
+def range_of(key: str) -> dict[str, Any] | None:
+    """Return low, high and reason of the plausible range of a key, by the longest end of its path that has one."""
+    parts = key.split(".")
+    return next((RANGES[end] for i in range(len(parts)) if (end := ".".join(parts[i:])) in RANGES), None)

@@ -28,11 +28,9 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.planning.choice_ends import Progress
-from planner.solvers.outcome import UnansweredError
+from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.signals import ENDED, Deadline, first_plan_found
 
-ROUNDING = 1e-6  # relative, as the checks have it
-TRIALS = 24  # plans on the way to a closed bracket; four to eight are usual
 START = 0.4  # of the ideal compute: a usual utilisation, from which the bracket is sought
 STEP_DOWN = 4  # by which compute falls where it has no plan at all, so that nothing tells how far it is too large
 SolveDays = Callable[[Instance], Plan]
@@ -54,12 +52,6 @@ class Bracket:
     def closed(self) -> bool:
         """Whether the ends of the compute bracket are as near to each other as the tolerance asks."""
         return self.plan is not None and self.high <= self.low * (1 + self.choose.tolerance)
-
-    @property
-    def grows(self) -> bool:
-        """Whether larger models took no fewer days, of those in the bracket that have a plan."""
-        days = [own for _, own in sorted(self.days.items())]
-        return days == sorted(days)
 
     def next(self, last: float) -> float:
         """Return the compute in FLOP to try next: proportional days meet the deadline, or it closes the bracket."""
@@ -103,15 +95,11 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
         racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak, until = racks * machine.rack.gpus * machine.peak_flop_per_second, deadline * SECONDS_PER_DAY
     flop = START * float(transformer.budget_flop(peak, until, utilisation=instance.workload.availability))
-    for _ in range(TRIALS):
+    for _ in range(24):  # four to eight plans are usual
         try:
             last = bracket.move(flop, solve_days, instance, progress)
-        except InputError:  # no shape of the family is as small
-            if bracket.refused is None:
-                raise
-            break
-        except UnansweredError:
-            if bracket.plan is None:
+        except (InputError, UnansweredError) as error:  # InputError: no shape of the family is as small
+            if (bracket.refused if isinstance(error, InputError) else bracket.plan) is None:
                 raise
             break
         if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
@@ -120,8 +108,8 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
         if bracket.closed or clock.passed:
             break
         flop = min(bracket.next(flop), ideal)
-    if bracket.plan is not None:
-        return _finished(instance, bracket, bracket.plan, solve_days)
+    if bracket.plan is not None and bracket.plan.layout is not None:
+        return _finished(instance, bracket, bracket.plan, bracket.plan.layout, solve_days)
     # The refusal of even the smallest model, or of the last, under the instance as it was asked.
     refusal = bracket.refused
     if clock.passed and (last := refusal or last) is not None:
@@ -135,14 +123,12 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     return refusal.replaced(**as_asked(instance) | dict.fromkeys(sections), objective=unknown)
 
 
-def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: SolveDays) -> Plan:
+def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPlan, solve_days: SolveDays) -> Plan:
     """Return the plan of the bracket with tokens stretched to the deadline, its model described as the answer."""
-    choose, deadline, layout = bracket.choose, bracket.deadline, plan.layout
-    if layout is None:
-        raise InternalError("there is no plan of a model")
+    choose, deadline = bracket.choose, bracket.deadline
     tokens = plan.instance.workload.tokens * deadline / layout.metrics.days_to_train
     stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
-    if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + ROUNDING):
+    if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + 1e-6):
         plan, layout = stretched, other  # cut short, it may be slower than the one it stretches
     law, tokens, candidate = loss_law_of(choose), plan.instance.workload.tokens, model_for(choose, bracket.low)
 
@@ -156,7 +142,9 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
     full, rate = float(transformer.budget_flop(every * peak, seconds)), choose.assumed_flop_per_second
     assumed = float(transformer.budget_flop(every * (rate or 0.0), seconds))
-    most = max(min(bracket.high, full) if bracket.grows else full, flop)
+    in_order = [days for _, days in sorted(bracket.days.items())]
+    grows = in_order == sorted(in_order)  # of the models with a plan larger ones took no fewer days
+    most = max(min(bracket.high, full) if grows else full, flop)
     loss = transformer.loss(law, candidate.parameters, tokens)
     choice = ModelChoice(
         flop=flop,
@@ -173,10 +161,8 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, solve_days: Solv
     )
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
     bound = choice.loss_bound if bracket.closed else None
-    objective = ObjectiveValue(
-        name="loss", value=loss, bound=bound, gap=None if bound is None else (loss - bound) / loss
-    )
-    status = "feasible" if bound is None or not bracket.grows else plan.status
+    objective = ObjectiveValue(name="loss", value=loss, bound=bound, gap=relative_gap(loss, bound))
+    status = "feasible" if bound is None or not grows else plan.status
     return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
 
 

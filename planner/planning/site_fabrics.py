@@ -7,11 +7,10 @@ from typing import Any
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network
-from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
+from planner.models import FABRIC_AXES, FabricRequest, Options, resolved_switches
 from planner.models.fabric.fabric_templates import Template, alternatives
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
-from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
@@ -28,7 +27,7 @@ STATED = (  # of a design, by the names that the section has too
 def site_fabric(
     network: Network,
     template: Template,
-    locality: Locality,
+    locality: transport.Locality,
     *,
     nic_seconds: float,
     wired_gpus_per_rack: int,
@@ -138,8 +137,8 @@ def frontier(
     axes: Iterable[str] = ("cost", "time", "splits"),
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
-) -> Iterator[tuple[str, Alternative]]:
-    """Return (site, fabric) of each frontier point of a plan's sites; with leaf sizes, those of every size in turn.
+) -> Iterator[dict[str, Any]]:
+    """Return the figures of each frontier point of a plan's sites; with leaf sizes, those of every size in turn.
 
     No design is matched or beaten by another in the `axes`, of FABRIC_AXES. `every` asks for every slowdown, and not
     only for the best below each step of a ladder; `report` is called with a line for each site whose time has ended.
@@ -165,7 +164,7 @@ def frontier(
                 raise InternalError(f"the frontier breaks its own rules: {wrong}")
             for text in messages:
                 report(f"{site if size is None else f'{site}, leaf domains of {size} racks'}: {text}")
-            yield from ((site, design) for design in designs)
+            yield from ({"site": site, **figure} for figure in figures)
 
 
 def axes_of(text: str) -> list[str]:
@@ -195,22 +194,17 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
     return "; ".join([*rules, *([f"leaf domains of {', '.join(map(str, leaf_sizes))} racks"] if leaf_sizes else [])])
 
 
-def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, Any]]:
-    """Return the frontier of a plan's site fabrics as flat records of figures, one a design."""
-    return [{"site": site, **design.merits, **design.choices} for site, design in rows]
-
-
-def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
+def lines(rows: Sequence[Mapping[str, Any]]) -> str:
     """Write the frontier of a plan's site fabrics as rows that `planner plot` draws, one JSON object a line."""
-    return "".join(json.dumps({"status": "optimal", **record}) + "\n" for record in records(rows))
+    return "".join(json.dumps({"status": "optimal", **row}) + "\n" for row in rows)
 
 
-def table(rows: Sequence[tuple[str, Alternative]]) -> str:
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Write the frontier of a plan's site fabrics as a table, a design a line."""
     head = ["site", "cost", "power", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
     keys = "leaf_domain_racks", "switches", "tiers", "family", "switch"
     every = []
-    for own in records(rows):
+    for own in rows:
         send, splits = f"{own['pipeline_send_slowdown']:.2f}x", f"{own['unavoidable_splits']:.0f}"
         every.append([own["site"], money(own["cost_usd"]), power(own["power_mw"]), send, splits, *_cells(own, keys)])
     return aligned([head, *every])

@@ -1,15 +1,14 @@
-"""Solve an instance, once or in a session: the joint optimum over all decisions that it asks for, or why there is none.
-
-In a session what one solve learned serves the next, and a given plan is where a solve starts.
-"""
+"""Solve an instance, once or in a session: the joint optimum of all decisions asked for, or why there is none."""
 
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from planner.calibration.constants import Given
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, hardware_kind
@@ -27,22 +26,16 @@ from planner.planning import model_size
 from planner.planning.changed_instance import as_asked
 from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
-from planner.planning.frontier import FRONTIER, POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
-from planner.planning.hardware_choice import First, HardwareAnswer, best_choice, plan_of_pools, with_alternatives
+from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
+from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
-from planner.planning.load import load_instance
-from planner.planning.plausible_ranges import warn
+from planner.planning.load import load_instance, warn
 from planner.solvers import signals
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Event, Reporter, recording, start, turn
 from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, Interrupter, OutOfTimeError, ended_by, ending_at_once
 from planner.units import bounded
-
-if TYPE_CHECKING:
-    from planner.calibration.constants import MeasuredConstants
-
-UNVERIFIED = "PLANNER_UNVERIFIED"  # "error": a plan that the checker disagrees with is an error, as in the tests
 
 
 def solve_instance(
@@ -51,7 +44,7 @@ def solve_instance(
     progress: Progress,
     *,
     cache: JointCache | None = None,
-    first: First | None = None,
+    first: Callable[[World], Column | None] | None = None,
 ) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the plan, checked.
 
@@ -73,7 +66,7 @@ def solve_instance(
             return unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn", deadline.cause)
         try:
             with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
-                known = JointCache() if cache is None else cache
+                known = cache or JointCache()
                 how = Solving(options=options, deadline=longer, progress=progress, cache=known, first=first)
                 plan = _solved(instance, how)
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
@@ -87,7 +80,7 @@ def solve_instance(
         asked = inspection(plan, cache)
         seen = cache is not None and asked is not None and asked in cache.inspected
         broken = check(plan, stop=lambda: seen or deadline.passed)
-        if broken and os.environ.get(UNVERIFIED) == "error":
+        if broken and os.environ.get("PLANNER_UNVERIFIED") == "error":  # as in the tests
             wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
             raise InternalError(f"the plan breaks its own rules: {wrong}")
         if cache is not None and asked is not None and not (seen or broken or deadline.passed):
@@ -106,7 +99,7 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
 
     if instance.objective.minimize == "loss":
         return model_size.solve(instance, alone, solving.progress, solving.deadline)
-    if instance.objective.minimize == FRONTIER:
+    if instance.objective.minimize == "frontier":
         return plan_of_frontier(instance, solving.left, solving.progress, alone)
     return _decided(instance, solving)
 
@@ -143,8 +136,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     if refused is not None:
         return plan.replaced(conflict=refused)
     if seek_others and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
-        end = limited_by(instance, solution, solving)
-        ends = plan.objective.ends
+        end, ends = limited_by(instance, solution, solving), plan.objective.ends
         if end == "layout" and ends and ends[0].value < ends[-1].days_to_train * (1 - EPS):
             end = "tolerance"
         plan = plan.replaced(objective__limited_by=end)
@@ -158,10 +150,8 @@ def _of_each_gpu(first: Conflict, kinds: list[HardwareAnswer], solving: Solving)
     """Return the conflict of the first GPU joined with those of the alternatives, each of which may differ."""
     if len(kinds) <= 1:
         return first
-    left = (
-        too_late(own.instance, own.solution, solving) or conflict_of(own.instance, solving.left) for own in kinds[1:]
-    )
-    each = [first, *left]
+    each = [first]
+    each += (too_late(x.instance, x.solution, solving) or conflict_of(x.instance, solving.left) for x in kinds[1:])
     on = (f"on {hardware_kind(own.instance.hardware)[0]} " for own in kinds)
     reason = "; ".join(gpu + why.reason for gpu, why in zip(on, each, strict=True))
     rules = tuple(dict.fromkeys(rule for why in each for rule in why.rules))
@@ -200,8 +190,7 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     blocks, joined = sum(choice.blocks_by_site.values()), max_joined_racks(instance, block.rails)
     used, more = block.racks * blocks, block.racks * (blocks + 1)
     if instance.grid is None:
-        owned = instance.hardware.racks or 0
-        return "owned_racks" if more > owned else "fabric" if more > joined else "layout"
+        return "owned_racks" if more > (instance.hardware.racks or 0) else "fabric" if more > joined else "layout"
     from planner.models.joint.site_choice import Sites
 
     asked, own = (instance, instance.replaced(limits__budget_usd=None)), solving.options
@@ -249,44 +238,39 @@ def column_like(column: Column, world: World) -> Column | None:
     return None
 
 
-def carried(plan: Plan, instance: Instance) -> Plan | None:
-    """Return a session's plan as one of another instance, without a bound; None where it breaks a rule of it.
+def better_of(found: Plan, start: Plan, instance: Instance) -> Plan:
+    """Return the session's start plan in place of what a search that was cut short has, where the start is better.
 
-    Nothing is assumed: every figure and limit is checked anew under that instance.
+    Nothing of the start is assumed, nor its bound: its figures are checked anew under the rules of the instance.
     """
-    if plan.layout is None or plan.objective.name != instance.objective.minimize:
-        return None
+    cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
+    value, own, bound, goal = start.objective.value, found.objective.value, found.objective.bound, start.objective.name
+    if not cut_short or start.layout is None or value is None or goal != instance.objective.minimize:
+        return found
     unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
     changed = {
         name: section.replaced(certificate=section.certificate.replaced(**unproven))
         for name in ("sites", "wan", "layout", "fabric", "placement")
-        if (section := getattr(plan, name))
+        if (section := getattr(start, name))
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
-    changed |= {"objective": plan.objective.replaced(**none, ends=()), "proof": None, "curve": None}
+    objective = start.objective.replaced(**none, ends=())
+    changed |= {"objective": objective, "proof": None, "curve": None}
     ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
-    found = plan.replaced(**as_asked(instance) | ended | changed)
-    return None if check(found) else found
-
-
-def better_of(found: Plan, start: Plan | None) -> Plan:
-    """Return the session's start plan in place of what a search that was cut short has, where the start is better."""
-    cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
-    value, own = None if start is None else start.objective.value, found.objective.value
-    if start is None or value is None or not cut_short or (own is not None and own <= value):
+    carried = start.replaced(**as_asked(instance) | ended | changed)
+    if (own is not None and own <= value) or check(carried):
         return found
-    bound, objective = found.objective.bound, start.objective
     if bound is not None and own is not None:
         gap = relative_gap(value, bound)
         objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
     kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
-    return start.replaced(objective=objective, **{name: getattr(found, name) for name in kept})
+    return carried.replaced(objective=objective, **{name: getattr(found, name) for name in kept})
 
 
 def read_question(
     instance: Instance | Plan | Mapping[str, Any] | str | Path,
     pins: Mapping[str, Any] | None,
-    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
+    constants: Given | None,
     accepted: Callable[[Instance], Instance] = lambda loaded: loaded,
 ) -> Instance:
     """Return the instance that a session is to solve, loaded and `accepted`; warn of its implausible figures."""
@@ -310,12 +294,11 @@ def solve_once(
     """Solve a loaded instance once, in a session or without; the options are those of `planner.solve`."""
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
-        layout = None if start is None else start.layout
-        first = None if layout is None else lambda world: column_of(layout, world)
-        known = None if start is None else carried(start, loaded)
+        first = partial(column_of, start.layout) if start is not None and start.layout is not None else None
         cache = JointCache() if cache is None else cache
         deadline = Deadline(options.time_limit)
-        plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
+        plan = solve_instance(loaded, options, reporter, cache=cache, first=first)
+        plan = plan if start is None else better_of(plan, start, loaded)
         if curve and plan.curve is None:
             drawn = curve_around(plan, replace(options, time_limit=deadline.limit), reporter, cache=cache).curve
             plan = plan.replaced(curve=drawn) if drawn.points else plan
@@ -349,7 +332,7 @@ class Session:
         threads: int | None = None,
         solver: str | None = None,
         pins: Mapping[str, Any] | None = None,
-        constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+        constants: Given | None = None,
         models: str | Path | None = None,
     ) -> Plan:
         """Take every decision that the instance asks for, as `planner.solve` does.

@@ -21,7 +21,7 @@ from planner.physics.training.transformer import active_parameters, total_parame
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
-from planner.planning.finish_date import FINISH_DATE
+from planner.planning.changed_instance import FINISH_DATE
 from planner.report.decisions import Statement
 from planner.report.plots import leaves, read_rows
 from planner.report.summary import PIPE, fitted, statements
@@ -31,7 +31,7 @@ from planner.sweeps.sweep_run import point_text
 from planner.units import aligned, counted, memory, money, short
 
 if TYPE_CHECKING:
-    from planner.planning.near_layouts import NearLayouts
+    from planner.planning.frontier import NearLayouts
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first

@@ -13,8 +13,8 @@ from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
-from planner.planning.finish_date import start_days
-from planner.planning.plausible_ranges import implausible
+from planner.planning.changed_instance import start_days
+from planner.planning.load import implausible
 from planner.report.decisions import Statement, days, short_percent
 from planner.solvers.signals import FIRST_PLAN_SECONDS
 from planner.units import amount, counted, memory, money, percent, ratio, short, words

@@ -24,7 +24,7 @@ from planner.instance.hardware import Accelerator
 from planner.instance.workload import SWITCHES, Software, catalogue
 from planner.physics import step_errors
 from planner.physics.step_errors import MIN_ROWS, ErrorTable, classes_of
-from planner.planning.evaluate import BEHIND
+from planner.planning.evaluate import SET_BY
 
 FINE = {
     "id": "a",
@@ -126,7 +126,8 @@ def test_every_constant_is_a_figure_of_its_entries() -> None:
 
 def test_every_constant_is_one_of_users_too() -> None:
     """What the scripts fit, a user's own lines may determine and an evaluation names as a constant behind a part."""
-    behind = {p for part in BEHIND.values() for p in part}
+    names = {name for part in SET_BY.values() for name in part}
+    behind = {(GPU if name.partition(".")[0] in Accelerator.model_fields else CODE) + name for name in names}
     for constant in CONSTANTS:
         path = (GPU if constant.kind == "accelerators" else CODE) + constant.path
         assert any(path == p or path.startswith(f"{p}.") for p in behind), constant

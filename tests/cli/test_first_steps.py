@@ -18,8 +18,7 @@ from planner.imports.command_options import Wish
 from planner.imports.instance_file import FABRIC_PARTS, first_instance, shipped_names
 from planner.instance.instance import Instance
 from planner.instance.workload import catalogue, racks_with
-from planner.planning.load import load_instance
-from planner.planning.plausible_ranges import implausible
+from planner.planning.load import implausible, load_instance
 from planner.report.tables import KINDS
 from planner.sweeps.axes import canonical
 

@@ -23,9 +23,9 @@ from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
+from planner.planning.changed_instance import in_days_of_training
 from planner.planning.explain import explained
-from planner.planning.frontier import Frontier, covered_within, frontier_of, in_days_of_training, why_no_curve
-from planner.planning.near_layouts import near_layouts
+from planner.planning.frontier import Frontier, covered_within, frontier_of, near_layouts, why_no_curve
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import curve_section, summary
 from planner.solvers.signals import Interrupter
@@ -104,7 +104,7 @@ def test_the_fewest_days_of_a_capital_are_those_of_the_sharpest_answer() -> None
     r, nothing = random.Random(0), SimpleNamespace()
     found = frontier.BudgetQuestions(instance=nothing, solving=nothing)
     asked = [r.random() for _ in range(9)]
-    found.answers = [frontier.MinDaysProof(usd, 1 / usd) for usd in asked]
+    found.answers = [(usd, 1 / usd) for usd in asked]
     assert all(found.min_days(usd) <= 1 / usd for usd in (r.random() for _ in range(40)))
     assert [found.min_days(usd) for usd in asked] == [1 / usd for usd in asked]
 
@@ -320,8 +320,8 @@ def test_a_curve_is_of_one_gpu() -> None:
 @pytest.mark.parametrize("seed", [6, *more(0, 12)])
 def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its idle racks take nothing of the budget: plans of fewer are found where it does not pay them all."""
-    made, proofs = frontier.MinDaysProof, list[frontier.MinDaysProof]()
-    monkeypatch.setattr(frontier, "MinDaysProof", lambda *known: proofs.append(made(*known)) or proofs[-1])
+    made, questions = frontier.BudgetQuestions, list[frontier.BudgetQuestions]()
+    monkeypatch.setattr(frontier, "BudgetQuestions", lambda **how: questions.append(made(**how)) or questions[-1])
     i = toy(seed).replaced(limits__deadline_days=None)
     racks, budget = i.hardware.racks or 0, i.limits.budget_usd or 0.0
     asked = i.replaced(hardware__racks=racks + 3)
@@ -331,7 +331,7 @@ def test_a_cluster_is_of_as_many_racks_as_the_budget_pays(seed: int, monkeypatch
     smaller = (cost_toy(i.replaced(hardware__racks=n)).front for n in range(1, racks + 1))
     every = [(days_of(problem.instance, x.seconds), x.usd) for front in smaller for x in front]
     for days, usd in every:
-        assert all(usd > x.most_usd or days >= x.least_days * (1 - 1e-9) for x in proofs)
+        assert all(usd > most or days >= least * (1 - 1e-9) for most, least in questions[-1].answers)
         assert any(p.days_to_train <= days * (1 + 2e-6) and p.capital_usd <= usd * (1 + 2e-6) for p in curve.points)
     assert all(any(days <= p.days_to_train * (1 + 1e-6) for days, _ in every) for p in curve.points)
     assert all(p.capital_usd <= budget + 0.005 for p in curve.points)

@@ -23,8 +23,8 @@ from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
 from planner.physics.training.step_prediction import machine_of
 from planner.planning.evaluate import stack_text, summary
+from planner.planning.frontier import near_layouts
 from planner.planning.load import load_instance
-from planner.planning.near_layouts import near_layouts
 
 FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3}
 FULL |= {"microbatches_per_step": 64, "sequence_parallel": True}

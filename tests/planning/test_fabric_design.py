@@ -698,19 +698,19 @@ INSTANCES = Path(__file__).parents[2] / "instances"
 @each("sizes", [(), (2, 4)])
 def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> None:
     rows = list(frontier(PLAN, leaf_sizes=sizes))
-    assert {site for site, _ in rows} == {"e1", "w1"}
-    for site, x in rows:
-        request = request_of(PlanPhysics(plan=PLAN), PLAN.layout, site)
-        slowed = request.pipeline_send_seconds * x.merits["pipeline_send_slowdown"]
+    assert {x["site"] for x in rows} == {"e1", "w1"}
+    for x in rows:
+        request = request_of(PlanPhysics(plan=PLAN), PLAN.layout, x["site"])
+        slowed = request.pipeline_send_seconds * x["pipeline_send_slowdown"]
         assert slowed <= request.pipeline_send_window_seconds * (1 + 1e-9)
-        assert not sizes or x.choices["leaf_domain_racks"] in sizes
+        assert not sizes or x["leaf_domain_racks"] in sizes
 
 
 def cheapest(plan: Plan, **built: int) -> float:
     """Return the least cost of a fabric for the plan of one site, other GPUs of which are cabled."""
     site = plan.fabric.sites["cluster"].replaced(**built)
     fabric = plan.fabric.replaced(sites={"cluster": site})
-    return min(x.merits["cost_usd"] for _, x in frontier(plan.replaced(fabric=fabric)))
+    return min(x["cost_usd"] for x in frontier(plan.replaced(fabric=fabric)))
 
 
 def test_only_what_is_cabled_is_joined() -> None:

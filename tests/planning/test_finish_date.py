@@ -21,9 +21,9 @@ from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joi
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
 from planner.planning import explain
+from planner.planning.changed_instance import start_days
 from planner.planning.explanation import Explanation
 from planner.planning.explanation import summary as explained_in_words
-from planner.planning.finish_date import start_days
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import summary

@@ -25,10 +25,9 @@ from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of, read_plan
-from planner.planning.load import load_instance
-from planner.planning.plausible_ranges import RANGES as USUAL
-from planner.planning.plausible_ranges import implausible, implausible_figures
-from planner.planning.plausible_ranges import range_of as usual_range
+from planner.planning.load import RANGES as USUAL
+from planner.planning.load import implausible, implausible_figures, load_instance
+from planner.planning.load import range_of as usual_range
 from planner.report.verdict import implausible_inputs
 from planner.simulation.simulated_routes import Fabric
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
@@ -333,7 +332,7 @@ def test_every_numeric_key_has_a_range() -> None:
     assert [key for key in unbounded if usual_range(key) is None] == []
     used = {id(usual_range(key)) for key, _ in KEYS}
     assert [end for end, usual in USUAL.items() if id(usual) not in used] == []
-    assert all(x.low < x.high and x.reason for x in USUAL.values())
+    assert all(x["low"] < x["high"] and x["reason"] for x in USUAL.values())
 
 
 # Ends that are figures of their own, among them a hundred years in days, once around the earth and ten years.
@@ -342,7 +341,7 @@ OWN_ENDS = {36_525.0, 41_000.0, 315_576_000.0, 0.6, 800.0, 1_500.0, 4e6, 1.1e7}
 
 def test_ends_are_round_numbers() -> None:
     """An end is 1, 2, 3 or 5 of a power of ten, or a power of two, as a reader remembers it."""
-    ends = {end for usual in USUAL.values() for end in (usual.low, usual.high)}
+    ends = {end for usual in USUAL.values() for end in (usual["low"], usual["high"])}
     round_ends = {2.0**n for n in range(-2, 13)} | {float(f"{n}e{k}") for n in (1, 2, 3, 5) for k in range(-9, 33)}
     assert sorted({abs(end) for end in ends} - round_ends - OWN_ENDS) == []
 
@@ -371,12 +370,12 @@ def test_each_warning_fires_just_outside() -> None:
         usual = usual_range(key)
         if usual is None:
             continue
-        for end, beyond in ((usual.low, -1), (usual.high, 1)):
+        for end, beyond in ((usual["low"], -1), (usual["high"], 1)):
             assert list(implausible_figures(holding(Instance, key.split("."), end))) == [], key
             outside = math.nextafter(end, beyond * math.inf)
             (line,) = implausible_figures(holding(Instance, key.split("."), outside))
             path = key.replace("*", "x")
-            assert line.replace("[0]", "").startswith(f"{path} is ") and line.endswith(usual.reason)
+            assert line.replace("[0]", "").startswith(f"{path} is ") and line.endswith(usual["reason"])
         assert list(implausible_figures(holding(Instance, key.split("."), 0))) == [], key
 
 

@@ -167,7 +167,8 @@ def test_a_start_that_is_kept_has_the_gap_of_its_own_days() -> None:
     plan = stored(toy(5, sites=2, forced=True))
     days = plan.objective.value or 0.0
     worse = plan.objective.replaced(value=3 * days, bound=0.5 * days, gap=2.5 / 3)
-    found = starts.better_of(plan.replaced(objective=worse, status="feasible", stopped="limit"), plan)
+    late = plan.replaced(objective=worse, status="feasible", stopped="limit")
+    found = starts.better_of(late, plan, plan.instance)
     assert (found.objective.value, found.objective.bound, found.stopped) == (days, 0.5 * days, "limit")
     assert found.objective.gap == found.objective.joint_gap == pytest.approx(0.5)
 

@@ -30,7 +30,7 @@ def plan_of(families: tuple[str, ...]) -> Plan:
 @cache
 def rows_of(*families: str) -> tuple[dict[str, Any], ...]:
     found = frontier(plan_of(families), axes=["cost", "time", "power"])
-    return tuple({**x.merits, **x.choices} for site, x in found if site == SITE)
+    return tuple(x for x in found if x["site"] == SITE)
 
 
 def broken(rows: Sequence[dict[str, Any]], *families: str, leaf_size: int | None = None) -> set[str]:

@@ -155,7 +155,7 @@ def test_exports_name_the_wan_gateway() -> None:
 
 
 def test_alternatives_hold_the_wan_gateway() -> None:
-    least = min(x.merits["cost_usd"] for site, x in frontier(PLAN) if site == SITE)
+    least = min(x["cost_usd"] for x in frontier(PLAN) if x["site"] == SITE)
     assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
 
 
@@ -171,7 +171,7 @@ def test_alternatives_are_judged_with_the_wan_gateway(path: str, change: Any, sa
     """Rows found with a WAN gateway hold with it: its ports are paid, and gradients slow the sends beside them."""
     # A rate that takes as many ports changes nothing; gradients that no uplink carries leave no time to sends.
     plan = plan_of("apart")
-    rows = [{**x.merits, **x.choices} for site, x in frontier(plan, axes=list(AXES)) if site == SITE]
+    rows = [x for x in frontier(plan, axes=list(AXES)) if x["site"] == SITE]
     assert len(rows) > 1
     changed = edited_at(plan, f"{AT}.wan_gateway.{path}", change)
     found = list(frontier_rules(PlanPhysics(plan=changed), SITE, rows, list(AXES.values())))

@@ -28,8 +28,7 @@ from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.plan.plan import Plan
-from planner.planning.evaluate import evaluated, with_switches
-from planner.planning.near_layouts import runnable_layout
+from planner.planning.evaluate import evaluated, runnable_layout, with_switches
 
 ARGUMENTS = json.loads((Path(__file__).parent / "megatron_arguments.json").read_text())["arguments"]
 UNEVEN = [19, 21, 21, 19]
