@@ -17,12 +17,11 @@ from planner.checks.placement import check_placement
 from planner.cluster import Job, Topology, TopologySwitch, job_of_plan
 from planner.errors import InputError
 from planner.formats.cluster_files import plan_topology
-from planner.models.joint.shapes.fastest_plan import fastest
 from planner.physics.network.clos_fabric import Design
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions, metrics
 from planner.plan.plan import Plan
-from planner.scheduling.cluster_session import Clock, Cluster, clock_of
+from planner.scheduling.cluster_session import Clock, Cluster, clock_of, fastest
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36}
