@@ -322,10 +322,14 @@ class Design:
     @property
     def switch_pairs(self) -> int:
         """Count a fabric design's pairs of switches that a bundle joins; a dragonfly's links between groups singly."""
-        above_spines = self.spines, self.spine_up, self.spine_bundle, self.core_boxes
-        above_cores = self.cores, self.core_up, self.core_bundle, self.super_spine_boxes
-        every = (self.leaves, self.leaf_up, self.leaf_bundle, 0), above_spines, above_cores
-        return sum(count * min(up // bundle, boxes or up // bundle) for count, up, bundle, boxes in every if up)
+        pairs = self.leaves * self.spines_per_pod
+        if self.tiers > 2:
+            cores = self.spine_up // self.spine_bundle
+            pairs += self.spines * min(cores, self.core_boxes or cores)
+        if self.tiers > 3:
+            above = self.core_up // self.core_bundle
+            pairs += self.cores * min(above, self.super_spine_boxes or above)
+        return pairs
 
     @property
     def leaf_down_used(self) -> int:
@@ -533,8 +537,10 @@ class Design:
         for name, boxes, least in ("core", self.core_boxes, 3), ("super-spine", self.super_spine_boxes, 4):
             if boxes and self.tiers < least:
                 bad.append(f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected")
-        reach = [f"reach: {self.pods} pods and no core to join them"] * (self.pods > 1 and not self.joined)
-        return bad or self._wan_gateway_faults() or reach
+        bad = bad or self._wan_gateway_faults()
+        if not bad and self.pods > 1 and not self.joined:
+            bad.append(f"reach: {self.pods} pods and no core to join them")
+        return bad
 
     def _zone_faults(self) -> list[str]:
         sizes = (self.rails_per_zone, self.rails_per_pod), (self.domains_per_zone, self.domains_per_pod)

@@ -185,6 +185,7 @@ def test_good_design_is_wirable_at_every_edge() -> None:
         ({"spine_bundle": 3}, "spine bundle: 4 uplinks are not whole bundles of 3"),
         ({"spine_bundle": 4}, "core ports: 4 pods x 4 links > 8 ports"),
         ({"spine_up": 0, "spine_bundle": 0}, "reach: 4 pods and no core to join them"),
+        ({"leaf_down": 0, "spine_bundle": 0}, "spine bundle: 4 uplinks are not whole bundles of 0"),
         ({"leaf_up": 0}, "leaf ports: 24 endpoints > 8 ports"),
         (ZONE | {"spine_bundle": 4}, "core ports: 2 pods x 4 links + 4 up > 8 ports"),
         (ZONE | {"core_up": 5, "core_bundle": 1}, "core ports: 2 pods x 2 links + 5 up > 8 ports"),
