@@ -154,17 +154,18 @@ class PowerNetwork:
         """Return grid corridors of one circuit whose loss splits an island, each with the nodes on one of its sides."""
         import networkx as nx
 
-        graph = nx.MultiGraph()
+        graph = nx.Graph()
         graph.add_nodes_from(range(self.nodes))
-        graph.add_edges_from(zip(self.a.tolist(), self.b.tolist(), range(len(self.a)), strict=True))
-        # The side is the subtree that hangs on the corridor: nodes that follow each other in depth-first order.
-        order, size = list(nx.dfs_preorder_nodes(graph)), [1] * self.nodes
-        place = {node: number for number, node in enumerate(order)}
+        graph.add_edges_from(zip(self.a.tolist(), self.b.tolist(), strict=True))
+        # Depth first, a node's subtree follows it, and corridors that leave it end at nodes before it: a corridor that
+        # is the only one to leave the subtree of its later end is a bridge, and that subtree one of its sides.
+        order, size = np.array(list(nx.dfs_preorder_nodes(graph)), dtype=np.int64), [1] * self.nodes
         for above, below in reversed(list(nx.dfs_edges(graph))):
             size[above] += size[below]
-        visited, sides = np.asarray(order, dtype=np.int64), dict[int, Integers]()
-        for ends in nx.bridges(graph):
-            (line,), below = graph.get_edge_data(*ends), max(ends, key=place.__getitem__)
-            if self.circuits[line] == 1:
-                sides[line] = visited[place[below] : place[below] + size[below]]
-        return dict(sorted(sides.items()))
+        place = np.argsort(order)
+        first, last = np.sort([place[self.a], place[self.b]], axis=0)
+        inward, outward = (np.bincount(end, minlength=self.nodes) for end in (first, last))
+        leaving = np.concatenate([[0], np.cumsum(outward - inward)])
+        after = last + np.asarray(size)[order[last]]  # the place behind the subtree
+        alone = np.flatnonzero((leaving[after] - leaving[last] == 1) & (self.circuits == 1))
+        return {line: order[last[line] : after[line]] for line in alone.tolist()}
