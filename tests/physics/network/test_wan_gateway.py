@@ -117,6 +117,12 @@ def test_gradients_leave_by_each_link_that_trains() -> None:
     assert exchange_gbps(wan, links, None, "b", {"a", "c"}, (1e9, 0.5)) == 0
 
 
+def test_gradients_wait_for_the_round_trips() -> None:
+    """1 GB in 100 ms over a link of a round trip of 1 ms: 39 of them leave 61 ms, and 100 of them no time at all."""
+    found = [exchange_gbps(Wan(round_trips=n), [link("a", "b", 1)], None, "a", "ab", (1e9, 0.1)) for n in (39, 100)]
+    assert found == [approx(8 / 0.061), float("inf")]
+
+
 def test_a_design_was_asked_for_the_headroom_too() -> None:
     more = {"admitted_gbps": 1, "missing_gbps": 0, "routes": ()}
     demands = (

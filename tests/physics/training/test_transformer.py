@@ -36,7 +36,8 @@ def test_layer_flop() -> None:
     assert tf.layers_forward_flop(GPT3, 2048, 1, causal=False) == 96 * (7_421_703_487_488 + 206_158_430_208)
     assert tf.layers_forward_flop(GPT3, 2048, 3, causal=False) == 96 * 3 * 7_627_861_917_696
     assert tf.layers_forward_flop(GPT3, 2048, 1) == 96 * (7_421_703_487_488 + 103_079_215_104)
-    assert 2 * tf.embedding_parameters(GPT3) * 2 * 2048 == 2 * 2 * 2048 * 629_145_600
+    layers = 96 * (7_421_703_487_488 + 103_079_215_104) // 2048
+    assert tf.model_flop_per_token(GPT3, 2048) == 3 * (layers + 2 * 629_145_600)  # and the logits
     assert (
         tf.attention_score_flop(GPT3, 2048, 1, window=GPT3.window)
         == tf.attention_score_flop(GPT3, 2048, 1)
