@@ -149,7 +149,8 @@ class PlanPhysics:
 
     @cached_property
     def _route_km(self) -> dict[tuple[str, str], float]:
-        return reach(self.wan, self.places)[0]
+        km, _ = reach(self.wan, self.places)
+        return km
 
     def route_km(self, start: str, end: str) -> float:
         """Return the length of the shortest fibre route between two open sites of the plan, in km."""

@@ -135,7 +135,8 @@ class FibreDesigns:
                     waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
                 for e, n in waves.items():
                     x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
-                    total += np.where(pairs <= x.max_pairs, pairs * x.prices[0] + n * x.prices[1], np.inf)
+                    pair_usd, wavelength_usd = x.prices
+                    total += np.where(pairs <= x.max_pairs, pairs * pair_usd + n * wavelength_usd, np.inf)
                 least = np.minimum(least, total)
             self.tables[key] = least * (1 - 1e-12)
         return self.tables[key]

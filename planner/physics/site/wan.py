@@ -334,8 +334,8 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
     else:
         lit = [set(route) for route in routes(net, network, start, other, wan.routes)]
     prices = []
-    for edges in ([net.edges[name] for name in sorted(one)] for one in lit):
-        prices.append((math.fsum(edge.prices[0] for edge in edges), math.fsum(edge.prices[1] for edge in edges)))
+    for own in ([net.edges[name].prices for name in sorted(one)] for one in lit):
+        prices.append((math.fsum(pair_usd for pair_usd, _ in own), math.fsum(wavelength for _, wavelength in own)))
     return min(prices, key=lambda price: price[0] + wan.max_wavelengths_per_pair * price[1], default=flat)
 
 

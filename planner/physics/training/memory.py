@@ -300,7 +300,10 @@ def memory_by_part(
     replicas: Num,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes of memory by part on a GPU of a stage, `front` layers dense; arrays of all but the shape."""
+    """Compute the bytes of memory by part on a GPU of a stage, of its layers some recomputed and `front` ones dense.
+
+    It broadcasts over everything but the shape.
+    """
     # An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
     # the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
     w, each = weights_of(m, s), layer_bytes(m, s)

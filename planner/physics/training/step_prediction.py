@@ -120,6 +120,7 @@ def pipeline_of(
         front = fronts[dense]
     one, two = (layer_time.pipeline_send_seconds(m, shape, x) for x in (1.0, 2.0))
     embedding, head = layer_time.end_exchange_seconds(m, shape)
+    _, context_nic = layer_time.context_exchange(m, shape, transport_slowdown)
     return Pipeline(
         machine=m,
         shape=shape,
@@ -127,7 +128,7 @@ def pipeline_of(
         front=front,
         head=head_seconds(m, shape) + head,
         embedding=embedding_seconds(m, shape) + embedding,
-        context_nic=layer_time.context_exchange(m, shape, transport_slowdown)[1],
+        context_nic=context_nic,
         send_at_rate=one,
         send_per_slowdown=two - one,
     )
