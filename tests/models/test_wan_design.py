@@ -174,6 +174,15 @@ def test_free_fibre_takes_the_short_way() -> None:
     assert design.certificate.minimizes.startswith("wavelengths")
 
 
+def test_round_trips_of_places_that_exchange_nothing_are_known() -> None:
+    """No demand and no form of exchange asks for the pair; its shortest route is there all the same."""
+    apart = replace(asked(), exchanging=())
+    data = gather(fibre(SQUARE), apart)
+    assert not data.demands and not data.forms
+    assert data.rtt_ms("E0", "W0") == data.rtt_ms("W0", "E0") == data.fibre.rtt_ms(("E0-n1", "n1-W0"))
+    assert math.isinf(gather(fibre(SQUARE[:1]), apart).rtt_ms("E0", "W0"))
+
+
 def test_a_moment_is_enough_for_an_answer_or_none() -> None:
     out = wan_design.solve(fibre(SQUARE, protection="one_cut"), asked(), Options(time_limit=0.0))
     assert out.solution is not None or not out.infeasible

@@ -86,7 +86,8 @@ def _shapes(s: SiteMode, domains: Ints) -> tuple[Ints, Prices]:
     spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports) * s.mode.has_spines
     every = np.broadcast_arrays(domain, rails, width, inner, spines, links)
     domain, rails, width, *counts = (x[several] for x in every)
-    wan = s.prices.adjacent_links(s.wan_ports)
+    # Each link of the WAN gateway at the price of the shortest, without power: a longer one may draw less.
+    wan = times(s.wan_ports * s.mode.networks, s.prices.flat_link)
     return shapes[several], _bill(s, domain, rails, width, wan, counts)
 
 

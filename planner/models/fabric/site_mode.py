@@ -1,6 +1,6 @@
 """A site mode: one switch in one fabric family at one site, with the models above its leaves, as all builders read it.
 
-First the prices of its links: flat, by length, or as bounds. The designs of trees are one record, `Trees`, with one
+First the prices of its links: flat, or by length. The designs of trees are one record, `Trees`, with one
 bill and one count of slowdowns for two, three and four tiers.
 """
 

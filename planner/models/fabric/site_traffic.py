@@ -210,12 +210,13 @@ class Loads:
         own, t = (stripes.tobytes(), min_local_share), self.traffic
         new = np.array([size for size in sizes.tolist() if (size, own) not in self.known], dtype=np.int64)
         if len(new):
-            loads = np.full((len(new), len(stripes), 4), np.inf)
+            # Counted anew and not by `at`, whose rows of every size under each number of stripes would take memory.
+            loads, racks = np.full((len(new), len(stripes), 4), np.inf), np.minimum(new, t.work_racks(self.blocks))
             for k, n in enumerate(stripes.tolist()):
                 tick()
                 local = leaf_local_shares(t.stages, self.blocks, n, t.unit_racks, new) if min_local_share > 0 else 1.0
                 fits = np.flatnonzero(np.broadcast_to(local, len(new)) >= min_local_share)
-                loads[fits, k] = self.at(n, new[fits])
+                loads[fits, k] = t.leaving(self.blocks, stripes[k : k + 1], racks[fits], shares=self.shares)[0]
             for size, each in zip(new.tolist(), loads, strict=True):
                 best = np.zeros(len(stripes), dtype=bool)
                 best[pareto_front(each) if len(each) > 1 else 0] = True

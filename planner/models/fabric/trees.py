@@ -52,10 +52,11 @@ def _divisors(count: int, most: int) -> Ints:
 def divisors(counts: Ints, most: int) -> tuple[Ints, Ints]:
     """Return the divisors up to `most` of each count, ascending, as of bundles or positions: place of each, and all."""
     kinds, own = np.unique(counts, return_inverse=True)
-    found = [np.empty(0, dtype=np.int64), *(_divisors(count, most) for count in kinds.tolist())]
-    number = np.array([len(each) for each in found])
-    row, more = members(number[1:][own])
-    return row, np.concatenate(found)[(np.cumsum(number)[:-1])[own][row] + more]
+    found = [_divisors(count, most) for count in kinds.tolist()]
+    number = np.array([len(each) for each in found], dtype=np.int64)
+    first, every = np.cumsum(number) - number, np.concatenate([*found, np.empty(0, dtype=np.int64)])
+    row, more = members(number[own])
+    return row, every[first[own][row] + more]
 
 
 def spine_bundles(s: SiteMode) -> list[int]:
@@ -151,13 +152,13 @@ def _allows_two(s: SiteMode) -> bool:
 def sizes_of_trees(s: SiteMode, tiers: int) -> Ints:
     """Return the leaf domain sizes of trees: with all domains in a pod (2, or 3 tiers), with some (3), in zones (4)."""
     domains = s.domains(s.domain_sizes)
-    allowed: Flags = (domains > (tiers == 3)) & s.allows(tiers)
     if tiers == 2:
         leaves = domains * s.mode.rails
         two = (leaves <= s.spine_ports) & (leaves >= s.pins.get("min_leaves", 1)) & _allows_two(s)
-        allowed = two | (domains < s.spine_ports) & s.allows(3)
-    allowed &= not s.mode.grouped
-    return s.domain_sizes[allowed]
+        allowed: Flags = two | (domains < s.spine_ports) & s.allows(3)
+    else:
+        allowed = (domains >= (2 if tiers == 3 else 1)) & s.allows(tiers)
+    return s.domain_sizes[allowed & (not s.mode.grouped)]
 
 
 def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:

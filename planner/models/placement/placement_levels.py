@@ -315,7 +315,8 @@ class Exchange:
                 # A leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more.
                 here, there = self.by_pod[pod][room], self.by_hole[room, hole]
                 i = min(here & there, default=min(here))
-                j, other = (i if i in there else min(there)), self.by_hole[room, self.hole[i]]
+                j = i if i in there else min(there)  # one that has the hole is swapped with itself: nothing changes
+                other = self.by_hole[room, self.hole[i]]
                 for k in range(len(self.q.kinds)):
                     whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
                 self.hole[i], self.hole[j] = self.hole[j], self.hole[i]

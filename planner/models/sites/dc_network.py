@@ -174,8 +174,9 @@ class DcNetwork:
         """
         mw = point[self.at["generated"]] - self.load_mw
         mw[self.site_nodes] -= self.module_mw * point[self.at["modules"]] + point[self.at["extra"]]
-        for sign, ends in ((-1.0, self.ends[:, 0]), (1.0, self.ends[:, 1])) if new else ():
-            np.add.at(mw, ends, sign * point[self.at["flow"]])
+        if new:
+            np.subtract.at(mw, self.ends[:, 0], point[self.at["flow"]])
+            np.add.at(mw, self.ends[:, 1], point[self.at["flow"]])
         return mw
 
     def row(self, by_node: Floats, *, new: bool) -> Floats:

@@ -119,9 +119,10 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     given: dict[str, tuple[Line | NewLine, ...]] = {"lines": grid.lines, "new_lines": grid.new_lines}
     for name, lines in given.items():
         for i, line in enumerate(lines):
-            if by_id.setdefault(line.id, line) is not line:
+            if line.id in by_id:
                 other = "is the id of another line; give each line and new line its own"
                 raise InputError(f"grid.{name}[{i}].id: {line.id!r} {other}")
+            by_id[line.id] = line
     corridors, graph = dict(sorted(by_id.items())), nx.MultiGraph()
     graph.add_nodes_from(sorted(node.id for node in grid.nodes))
     graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())

@@ -85,6 +85,27 @@ def test_two_routers_far_apart_are_a_group_each() -> None:
     assert isinstance(d, Dragonfly) and (d.group_sizes, d.group_links) == ({1: 2}, 1)
 
 
+@each("family", ["dragonfly", "dragonfly+"])
+def test_longer_cables_that_draw_less_are_not_ruled_out(family: str) -> None:
+    """Where cables of a gateway to far groups draw nothing and short ones do, no shape that draws less is missing."""
+    floor = {"racks_per_row": 4, "rack_pitch_m": 1, "row_pitch_m": 2, "rise_m": 0, "spread_m": 2}
+    near = {"name": "near", "reach_m": 3, "price_usd": 100, "power_watts": 50}
+    far = {"name": "far", "reach_m": 60, "price_usd": 900, "power_watts": 0}
+    lengths = {"floor": floor, "media": [near, far], "power_usd_per_watt": 3.0, "wan_gateway": True}
+    traffic = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=1, wan_gbps=3200.0)
+    boxes = switch(8, 100).replaced(power_watts=10.0), switch(8, 60_000)
+    x = templates(instance(1, *boxes, families=[family], **lengths), power_counts=True).options(traffic, 2)
+    seen = 0
+    for domain, width in itertools.product(range(1, 7), range(1, 7)):
+        pins = {"fabric.leaf_domain_racks": domain, "fabric.leaf_domains_per_pod": width}
+        i = instance(1, *boxes, families=[family], pins=pins, **lengths)
+        y = templates(i, power_counts=True).options(traffic, 2)
+        for send, allreduce, usd, mw in zip(y.send, y.allreduce, y.usd, y.mw, strict=True):
+            seen += 1
+            assert ((x.send <= send) & (x.allreduce <= allreduce) & (x.usd <= usd) & (x.mw <= mw)).any(), pins
+    assert seen
+
+
 KINDS = list(itertools.product(["dragonfly", "dragonfly+"], ["shortest", "valiant"]))
 
 

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from each_case import each
 
-from planner.models.fabric.site_traffic import SiteTraffic, rank_order
+from planner.models.fabric.site_traffic import Loads, SiteTraffic, rank_order
 from planner.physics.network.transport import locality
 
 
@@ -51,3 +52,16 @@ def test_the_first_run_alone(seed: int) -> None:
             into = sum(b < size <= a for x, y in pairs for a, b in zip(x, y, strict=True))
             assert firsts[n - 1, i, 0] == max(out, into) <= worst[i, 0]
             assert firsts[n - 1, i, 1] == sum(min(x) < size <= max(x) for x in order) <= worst[i, 1]
+
+
+@each("share", [0.0, 0.5])
+def test_loads_of_leaves_are_those_of_runs_and_take_no_memory_for_other_sizes(share: float) -> None:
+    traffic, sizes, stripes = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=1), np.arange(1, 25), np.arange(1, 5)
+    of_leaves, of_runs = Loads(traffic, 5), Loads(traffic, 5)
+    leaves = of_leaves.leaves(sizes, stripes, share, lambda: None)
+    assert not of_leaves.rows
+    for k, n in enumerate(stripes.tolist()):
+        found, every = leaves.loads[:, k], of_runs.at(n, sizes)
+        fits = np.isfinite(found[:, 0])
+        assert fits.any() and (share > 0 or fits.all())
+        assert (found[fits] == every[fits]).all()

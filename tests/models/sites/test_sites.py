@@ -174,6 +174,14 @@ def test_two_lines_of_one_id_are_refused() -> None:
         solved(case(E0, node("E1"), lines=[line("E0", "E1")], new_lines=new))
 
 
+def test_one_line_given_twice_is_refused() -> None:
+    """The same object in both places too, as `replaced` may put it there."""
+    once = case(E0, FAR, lines=[line("E0", "E1")])
+    twice = once.replaced(grid=once.grid.replaced(lines=(*once.grid.lines, *once.grid.lines)))
+    with pytest.raises(InputError, match=r"grid\.lines\[1\]\.id: 'E0-E1' is the id of another line"):
+        gather(twice, ANY)
+
+
 # What comes back
 
 
