@@ -1,5 +1,6 @@
 """Rules of a placement: a plan's stages on racks and leaf domains, and a job on the nodes of a cluster."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cached_property
@@ -7,7 +8,7 @@ from itertools import count as numbers_from_0
 from itertools import islice, pairwise, product
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
-from planner.cluster import Job, Placement, Topology, natural
+from planner.cluster import Job, Placement, Topology
 from planner.instance.instance import BLOCKS_AT, pinned_blocks
 from planner.physics.network import transport
 from planner.physics.plan_physics import PlanPhysics, racks_of
@@ -308,9 +309,12 @@ def groups(replay: Replay) -> Violations:
 
 def order_of_names(replay: Replay) -> Violations:
     """Check that a placement's ranks follow the node names where asked, numbers by value as Slurm sorts nodes."""
-    for first, second in pairwise(replay.placed.nodes if replay.placed.order == "name" else ()):
-        if natural(first) > natural(second):
-            yield broken("order_of_names", f"node {second} follows {first}, though its name does not")
+    for pair in pairwise(replay.placed.nodes if replay.placed.order == "name" else ()):
+        first, second = (
+            [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)] for name in pair
+        )
+        if first > second:
+            yield broken("order_of_names", f"node {pair[1]} follows {pair[0]}, though its name does not")
             return
 
 

@@ -78,10 +78,8 @@ def failures_of(instance: Instance) -> Failures | None:
     rates = recovery.counted(instance)
     if rates is None:
         return None
-    size, links = (
-        recovery.checkpoint_bytes(instance, machine_of(instance).model),
-        recovery.fewest_stops(instance, rates),
-    )
+    size = recovery.checkpoint_bytes(instance, machine_of(instance).model)
+    links = recovery.fewest_stops(instance, rates)
     return Failures(CheckpointedJob(r=rates, gpus=1.0, replica_gpus=0.0, state_bytes=size, links=links))
 
 

@@ -24,12 +24,13 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
-from planner.physics.training.layer_time import LayerTimes, days_of
-from planner.physics.training.memory import LayerBytes, layer_bytes, repeats_modules
+from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
+from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
+from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
 
 Ints = NDArray[np.int64]
@@ -37,6 +38,7 @@ Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
+ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 PARTS = 8  # of a range that stays open
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
@@ -54,11 +56,14 @@ class Space:
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
         self.memory_limit = memory_limit_bytes(instance)
-        rooms = MANY if instance.grid is None else max((x for _, x in _rooms(instance, instance.grid)[0]), default=0.0)
-        self.site_racks = math.floor(min(rooms * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
+        self.site_racks = MANY  # no bound without a grid
+        if instance.grid is not None:
+            modules = max((room for _, room in _rooms(instance, instance.grid)[0]), default=0.0)
+            self.site_racks = math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
-        self.days_a_second = days_of(instance, 1.0)  # days to train for a second a sequence
+        sequences = instance.workload.tokens / instance.workload.sequence_length / instance.workload.availability
+        self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values of a layout choice that its pin leaves in the checker's declared space."""
@@ -98,9 +103,11 @@ class Space:
                 times = step_prediction.pipeline_of(machine, one, phi, fronts)
                 for schedule in schedules:
                     key = *one.degrees, schedule  # cuts that split a replica alike have the same pipelines
-                    x = known[key] if key in known else known.setdefault(key, self._pipelines(one, schedule))
-                    x = x if overlaps is None else x.part(may_overlap_experts(x.p, x.v) == overlaps)
-                    own = replace(times, order=schedule)
+                    if key not in known:
+                        known[key] = self._pipelines(one, schedule)
+                    x, own = known[key], replace(times, order=schedule)
+                    if overlaps is not None:
+                        x = x.part(may_overlap_experts(x.p, x.v) == overlaps)
                     yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, pipelines=x)
 
     def _shapes(self) -> Iterator[LayerShape]:
@@ -151,9 +158,10 @@ class Space:
         racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
         if network is not None and network.spares.asked:  # idle GPUs are cabled too: they are the spares
             wired = np.where(wired > 0, gpus, wired)
-        stages = -(-p // q)  # in racks of their own, of which a stripe has at least one
-        found = CutPipelines(p, v, q, stages * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4)
-        fine = (replicas > 0) & (stages >= (pins.get("placement.stripes", 1) if network is not None else 1))
+        rack_stages, stripes = -(-p // q), 1 if network is None else pins.get("placement.stripes", 1)
+        every = rack_stages * racks, replicas, per_rack, stage_racks, wired
+        found = CutPipelines(p, v, q, *every, *[np.ones_like(p)] * 4)
+        fine = (replicas > 0) & (rack_stages >= stripes)  # a stripe has a rack stage at least
         columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
         for name, column in columns.items():
             fine &= column == pins.get(f"layout.{name}", column)
@@ -171,7 +179,16 @@ class Space:
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
             return [(pin, "no")] if pin == "none" or self.rules.selective else []
-        if repeats_modules(self.machine):
+        model, experts = self.machine.model, self.machine.model.experts
+        has = {  # by module that the stack may repeat, whether some layer of the model has it
+            "layernorm": model.latent_attention is not None or experts is not None,
+            "mla_up_proj": model.latent_attention is not None,
+            "mlp": experts is None or experts.dense_layers > 0,
+            "moe": experts is not None,
+            "moe_act": experts is not None,
+            "shared_experts": experts is not None and experts.shared_ffn > 0,
+        }
+        if any(has[name] for name in set(software.recompute_modules) - {"core_attn"}):
             if pin == "full":
                 return [("none", "some")]
             return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
@@ -274,6 +291,14 @@ class Cut:
     def total_micro_batches(self) -> int:
         """The micro-batches that a step of a checked cut holds over all replicas."""
         return self.space.sequences // self.shape.micro_batch
+
+    @cached_property
+    def least_layers(self) -> int:
+        """Layers of usual length that together take no longer than the model's, whose front ones may be faster."""
+        usual, front = self.times.times, self.times.front
+        each = usual.forward_seconds + usual.backward_seconds
+        lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
+        return self.space.layers - math.ceil(front_layers(self.times.machine.model) * lighter / each - ROUNDING)
 
     @cached_property
     def send_seconds(self) -> tuple[float, float]:
