@@ -64,6 +64,7 @@ class Space:
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
         sequences = instance.workload.tokens / instance.workload.sequence_length / instance.workload.availability
         self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
+        self._known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values of a layout choice that its pin leaves in the checker's declared space."""
@@ -87,7 +88,7 @@ class Space:
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
         rules, model, sequence = self.rules, machine.model, machine.sequence
-        fronts, known = dict[LayerShape, LayerTimes](), dict[tuple[Any, ...], CutPipelines]()
+        fronts = dict[LayerShape, LayerTimes]()
         taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
@@ -102,13 +103,8 @@ class Space:
             for one, kept, overlaps in ways:
                 times = step_prediction.pipeline_of(machine, one, phi, fronts)
                 for schedule in schedules:
-                    key = *one.degrees, schedule  # cuts that split a replica alike have the same pipelines
-                    if key not in known:
-                        known[key] = self._pipelines(one, schedule)
-                    x, own = known[key], replace(times, order=schedule)
-                    if overlaps is not None:
-                        x = x.part(may_overlap_experts(x.p, x.v) == overlaps)
-                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, pipelines=x)
+                    own = replace(times, order=schedule)
+                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, has = self.machine.model, set(self.machine.software.parallelism)
@@ -134,7 +130,14 @@ class Space:
                         tensor_inner=inner,
                     )
 
-    def _pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
+    def pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
+        """Return every pipeline of a checked cut; cuts that split a replica alike share the result."""
+        known, key = self._known_pipelines, (*shape.degrees, schedule)
+        if key not in known:
+            known[key] = self._all_pipelines(shape, schedule)
+        return known[key]
+
+    def _all_pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
         """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
         layers, gpus, network, pins = self.layers, self.gpus, self.instance.network, self.instance.pins
         fit, framework = gpus // shape.gpus, self.machine.software.parallelism
@@ -278,14 +281,22 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A timed way to cut a layer, and its pipelines: all, or those that may overlap experts, or the others."""
+    """A timed way to cut a layer; `overlapping`: of pipelines that may overlap experts, of others, or (None) of all."""
 
     space: Space
     shape: LayerShape
     schedule: Schedule
     repeats: Repeats
     times: Pipeline
-    pipelines: "CutPipelines"
+    overlapping: bool | None = None
+
+    @property
+    def pipelines(self) -> CutPipelines:
+        """The pipelines of a checked cut, enumerated when they are asked for: a check may have to stop before."""
+        every = self.space.pipelines(self.shape, self.schedule)
+        if self.overlapping is None:
+            return every
+        return every.part(may_overlap_experts(every.p, every.v) == self.overlapping)
 
     @property
     def total_micro_batches(self) -> int:
