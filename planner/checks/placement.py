@@ -128,11 +128,13 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
     """Return the rules that the placement of a job on a cluster breaks; nothing where it breaks none."""
     replay = Replay(topology, job, placed, busy)
-    found = list(known_free_nodes(replay)) or list(ranks_of_groups(replay)) if placed.nodes else []
+    if not placed.nodes:
+        return [*statements(replay), *refusal(replay)]
+    found = list(known_free_nodes(replay)) or list(ranks_of_groups(replay))
     if found:  # the other rules read the places of ranks and groups
         return found
-    placing = (order_of_names, groups, neighbours, segments_and_trees, proofs)
-    return [fault for rule in (statements, *(placing if placed.nodes else (refusal,))) for fault in rule(replay)]
+    rules = (statements, order_of_names, groups, neighbours, segments_and_trees, proofs)
+    return [violation for rule in rules for violation in rule(replay)]
 
 
 class Replay:
