@@ -209,7 +209,9 @@ def _links_out(design: Design) -> dict[str, tuple[int, float]]:
         "zone": (domain * design.domains_per_zone, design.rails_per_zone, "core", design.networks * design.zones),
     }
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
-    for level in BLOCKS[: 1 + (design.pods > 1) if design.grouped else design.tiers - 1]:
+    # Groups have leaf domains, and pods if there are several; a tree's tiers but the uppermost have links out.
+    levels = min(design.pods, 2) if design.grouped else design.tiers - 1
+    for level in BLOCKS[:levels]:
         racks, rails, tier, number = blocks[level]
         # Of groups the links that flows are assured of; a tree's are its cables by block.
         links = design.exits[level] if design.grouped else cables[tier] / number

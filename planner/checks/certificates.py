@@ -16,7 +16,7 @@ from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LEAST_CAPITAL, PoolsPlan
+from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
@@ -216,9 +216,21 @@ def ends(physics: PlanPhysics) -> Violations:
     if "simplest" in by_name and layout is not None:
         kinds = sum(degree > 1 for degree in (*layout.degrees, layout.pipeline_parallel, layout.data_parallel))
         yield from must_equal(rule, "kinds of parallelism", by_name["simplest"].value, kinds)
-    if "leaf_local" in by_name and asked.indifference <= asked.tolerance and physics.crossings:
-        local = min(1 - own.groups_split / len(physics.stages[site]) for site, own in physics.crossings.items())
+    placement = physics.plan.placement
+    if "leaf_local" in by_name and asked.indifference <= asked.tolerance and placement is not None:
+        local = _share_under_one_leaf(placement)
         yield from must_equal(rule, "share of groups under one leaf", by_name["leaf_local"].value, local)
+
+
+def _share_under_one_leaf(placement: PlacementPlan) -> float:
+    """Recompute the least share, over all sites, of pipeline stages whose racks are all under one leaf."""
+    shares = []
+    for site in placement.sites.values():
+        leaves: dict[int, set[int]] = {}
+        for piece in site.assignment:
+            leaves.setdefault(piece.stage, set()).add(piece.leaf_domain)
+        shares.append(sum(len(leaf) == 1 for leaf in leaves.values()) / len(leaves) if leaves else 1.0)
+    return min(shares, default=1.0)
 
 
 def status(physics: PlanPhysics) -> Violations:

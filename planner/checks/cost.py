@@ -32,13 +32,15 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
             drawn = hardware, place.site.racks, physics.fabric_mw(place.site.id)
             mw = {"facility_mw": cost.facility_mw(*drawn), "it_mw": cost.it_mw(*drawn)}
             exact.append(place.site.replaced(balancing_authority=place.authority.id, **mw))
+        links = [
+            link.replaced(route_km=physics.route_km(link.a, link.b)) if sites.joins_two_sites(physics, link) else link
+            for link in split.links
+        ]
         split = split.replaced(
             sites=tuple(exact),
             new_lines=tuple(line for line in split.new_lines if line.line in physics.built),
             upgrades=tuple(upgrade for upgrade in split.upgrades if upgrade.node in physics.steps),
-            links=tuple(
-                link.replaced(route_km=physics.route_km(link.a, link.b) or link.route_km) for link in split.links
-            ),
+            links=tuple(links),
         )
     if fabrics is not None and network is not None:
         if set(fabrics) != set(physics.wired):

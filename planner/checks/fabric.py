@@ -146,6 +146,7 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
     most, survives, (leaf, spine, core) = network.max_oversubscription, network.survives, network.tier_ratios
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
     of_leaf = design.leaf_down * design.nic_gbps, design.leaf_up * design.link_gbps
+    # A block, whether there are several, its leaves and links out; the tier above whose links leave it, and its ratio.
     for block, several, leaves, links, tier, ratio, (down, up) in (
         ("leaf", not design.single, 1, min(design.up_port_range), "leaf", leaf, of_leaf),
         ("pod", design.pods > 1, pod, design.pod_uplinks, "spine", spine, (design.spine_down, design.spine_up)),

@@ -268,10 +268,15 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
-    leads = instance.grid.lead_months if instance.grid is not None else ()
+    grid, leads, latest = instance.grid, list[float](), math.inf
+    if grid is not None:
+        leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
+        leads += [line.lead_months for line in grid.new_lines]
+        leads += [node.ready_months for node in grid.nodes if node.site]
+        latest = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
     for hardware in instance.hardware.each_alone():
         asked, own_months = instance.replaced(hardware=hardware), hardware.ready_months
-        waits = {max(own_months, lead) for lead in leads} or {own_months}
+        waits = {max(own_months, lead) for lead in leads if lead <= latest} or {own_months}
         for months in sorted(waits):
             last = months == max(waits)
             one = asked if last else asked.replaced(grid__rules__ready_within_months=months)

@@ -355,8 +355,10 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
         ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))
     for name, ideal, budget in ideals:
         yield from figures(f"choice_figures[{name}]", ideal, _model_at(asked, budget))
-    batch, bound, rule = limits.max_batch_tokens or 0.0, physics.plan.objective.bound, "choice_figures[loss_bound]"
+    batch = limits.max_batch_tokens or 0.0
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
+    # The bound on its loss is that of the best model for the bound on its compute.
+    rule, bound = "choice_figures[loss_bound]", physics.plan.objective.bound
     at_bound = _model_at(asked, stated.flop_bound)
     if at_bound:
         yield from figures(rule, stated, {"loss_bound": min(at_bound["loss"], stated.loss)})
@@ -365,7 +367,8 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     for tried, days in stated.days_by_flop.items():
         if not (tried.replace(".", "").replace("e+", "").isdigit() and days > 0):
             yield broken("choice_figures[days_by_flop]", f"{days:g} days for {tried!r} FLOP")
-    rule, most = "choice_figures[flop_bound]", max(full, stated.flop)  # what all GPUs have at peak
+    # No model takes more compute than all GPUs have at peak by the deadline, nor than the bound.
+    rule, most = "choice_figures[flop_bound]", max(full, stated.flop)
     yield from at_most(rule, stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
     yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
     if isinstance(asked.law, (PointsLaw, LossLaw)):

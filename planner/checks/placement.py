@@ -1,5 +1,6 @@
 """Rules of a placement: a plan's stages on racks and leaf domains, and a job on the nodes of a cluster."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cached_property
@@ -7,7 +8,7 @@ from itertools import count as numbers_from_0
 from itertools import islice, pairwise, product
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
-from planner.cluster import Job, Placement, Topology, natural
+from planner.cluster import Job, Placement, Topology
 from planner.instance.instance import BLOCKS_AT, pinned_blocks
 from planner.physics.network import transport
 from planner.physics.plan_physics import PlanPhysics, racks_of
@@ -127,11 +128,13 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
     """Return the rules that the placement of a job on a cluster breaks; nothing where it breaks none."""
     replay = Replay(topology, job, placed, busy)
-    found = list(known_free_nodes(replay)) or list(ranks_of_groups(replay)) if placed.nodes else []
+    if not placed.nodes:
+        return [*statements(replay), *refusal(replay)]
+    found = list(known_free_nodes(replay)) or list(ranks_of_groups(replay))
     if found:  # the other rules read the places of ranks and groups
         return found
-    placing = (order_of_names, groups, neighbours, segments_and_trees, proofs)
-    return [fault for rule in (statements, *(placing if placed.nodes else (refusal,))) for fault in rule(replay)]
+    rules = (statements, order_of_names, groups, neighbours, segments_and_trees, proofs)
+    return [violation for rule in rules for violation in rule(replay)]
 
 
 class Replay:
@@ -308,9 +311,12 @@ def groups(replay: Replay) -> Violations:
 
 def order_of_names(replay: Replay) -> Violations:
     """Check that a placement's ranks follow the node names where asked, numbers by value as Slurm sorts nodes."""
-    for first, second in pairwise(replay.placed.nodes if replay.placed.order == "name" else ()):
-        if natural(first) > natural(second):
-            yield broken("order_of_names", f"node {second} follows {first}, though its name does not")
+    for pair in pairwise(replay.placed.nodes if replay.placed.order == "name" else ()):
+        first, second = (
+            [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)] for name in pair
+        )
+        if first > second:
+            yield broken("order_of_names", f"node {pair[1]} follows {pair[0]}, though its name does not")
             return
 
 

@@ -37,8 +37,14 @@ def years(physics: PlanPhysics) -> Iterator[tuple[str, dict[str, float], dict[st
     headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
     available = {node.id: node.generation_mw for node in physics.grid.nodes}
     load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
-    own = ScenarioRun(running_mw=load, generation_mw=plan.generation_mw, flows=plan.flows, energy_usd_per_year=0.0)
-    yield "", headroom, available, own
+    yield (
+        "",
+        headroom,
+        available,
+        ScenarioRun.model_construct(  # not validated: a broken plan's loads may be infinite
+            running_mw=load, generation_mw=plan.generation_mw, flows=plan.flows, energy_usd_per_year=0.0
+        ),
+    )
     for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
         if scenario.name in plan.scenarios:
             of_year = headroom | scenario.headroom_mw, available | scenario.generation_mw

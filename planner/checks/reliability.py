@@ -87,9 +87,10 @@ def sections(physics: PlanPhysics) -> Violations:
     """Check that a plan has a reliability section just where its instance has failures, and each rule of it."""
     failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
     plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
-    wanted, exposure = failures is not None and layout is not None, recovery.exposure_of(physics.plan)
+    wanted = failures is not None and layout is not None
     if wanted != (plan is not None):
         yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
+    exposure = recovery.exposure_of(physics.plan)
     if failures is None or plan is None or layout is None or exposure is None:
         return
     job = replace(exposure.job, state_bytes=failures.job.state_bytes)

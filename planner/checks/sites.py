@@ -12,7 +12,7 @@ from planner.physics.plan_physics import PlanPhysics, PoweredSite
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.site.wan import Demand, Edge, SiteFibre
-from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, SitesPlan, WanDemand, WanPlan
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
 
 WATT_MW = 1e-6  # to which generation is written
 ROUNDING_GBPS = 1e-6
@@ -130,6 +130,11 @@ def all_sites(physics: PlanPhysics) -> Violations:
         yield from power_flow.within(physics, *row, "")
 
 
+def joins_two_sites(physics: PlanPhysics, link: Link) -> bool:
+    """Return whether a link of a checked plan is between two of its sites, both known."""
+    return link.a != link.b and {link.a, link.b} <= physics.places.keys()
+
+
 @needs("sites")
 def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that one link joins every two open sites, its figures, and that it fits fibre and the assumed exchange."""
@@ -140,7 +145,7 @@ def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     assumed = layout.assumptions.wan_gbps if layout is not None else None
     if layout is not None and len(training) > 1 and assumed is None:
         yield broken("wan_need", f"{len(training)} sites exchange gradients > 1, and no rate is assumed between them")
-    for link in (link for link in plan.links if link.a != link.b and {link.a, link.b} <= set(known)):
+    for link in (link for link in plan.links if joins_two_sites(physics, link)):
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
         name = f"{link.a}, {link.b}"
         found = {

@@ -24,12 +24,13 @@ from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
-from planner.physics.training.layer_time import LayerTimes, days_of
-from planner.physics.training.memory import LayerBytes, layer_bytes, repeats_modules
+from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
+from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, limits_expert_overlap
 from planner.physics.training.parallel_strategy import block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
+from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
 
 Ints = NDArray[np.int64]
@@ -37,6 +38,7 @@ Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
+ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 PARTS = 8  # of a range that stays open
 Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
@@ -54,11 +56,15 @@ class Space:
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
         self.memory_limit = memory_limit_bytes(instance)
-        rooms = MANY if instance.grid is None else max((x for _, x in _rooms(instance, instance.grid)[0]), default=0.0)
-        self.site_racks = math.floor(min(rooms * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
+        self.site_racks = MANY  # no bound without a grid
+        if instance.grid is not None:
+            modules = max((room for _, room in _rooms(instance, instance.grid)[0]), default=0.0)
+            self.site_racks = math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
         self.failures = failures_of(instance) or NoFailures()
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
-        self.days_a_second = days_of(instance, 1.0)  # days to train for a second a sequence
+        sequences = instance.workload.tokens / instance.workload.sequence_length / instance.workload.availability
+        self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
+        self._known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values of a layout choice that its pin leaves in the checker's declared space."""
@@ -82,7 +88,7 @@ class Space:
         machine, phi = self.machine, self.transport_slowdown
         schedules = self.pinned("schedule", machine.software.schedules)
         rules, model, sequence = self.rules, machine.model, machine.sequence
-        fronts, known = dict[LayerShape, LayerTimes](), dict[tuple[Any, ...], CutPipelines]()
+        fronts = dict[LayerShape, LayerTimes]()
         taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
@@ -97,11 +103,8 @@ class Space:
             for one, kept, overlaps in ways:
                 times = step_prediction.pipeline_of(machine, one, phi, fronts)
                 for schedule in schedules:
-                    key = *one.degrees, schedule  # cuts that split a replica alike have the same pipelines
-                    x = known[key] if key in known else known.setdefault(key, self._pipelines(one, schedule))
-                    x = x if overlaps is None else x.part(may_overlap_experts(x.p, x.v) == overlaps)
                     own = replace(times, order=schedule)
-                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, pipelines=x)
+                    yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, has = self.machine.model, set(self.machine.software.parallelism)
@@ -127,7 +130,14 @@ class Space:
                         tensor_inner=inner,
                     )
 
-    def _pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
+    def pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
+        """Return every pipeline of a checked cut; cuts that split a replica alike share the result."""
+        known, key = self._known_pipelines, (*shape.degrees, schedule)
+        if key not in known:
+            known[key] = self._all_pipelines(shape, schedule)
+        return known[key]
+
+    def _all_pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
         """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
         layers, gpus, network, pins = self.layers, self.gpus, self.instance.network, self.instance.pins
         fit, framework = gpus // shape.gpus, self.machine.software.parallelism
@@ -151,9 +161,10 @@ class Space:
         racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
         if network is not None and network.spares.asked:  # idle GPUs are cabled too: they are the spares
             wired = np.where(wired > 0, gpus, wired)
-        stages = -(-p // q)  # in racks of their own, of which a stripe has at least one
-        found = CutPipelines(p, v, q, stages * racks, replicas, per_rack, stage_racks, wired, *[np.ones_like(p)] * 4)
-        fine = (replicas > 0) & (stages >= (pins.get("placement.stripes", 1) if network is not None else 1))
+        rack_stages, stripes = -(-p // q), 1 if network is None else pins.get("placement.stripes", 1)
+        every = rack_stages * racks, replicas, per_rack, stage_racks, wired
+        found = CutPipelines(p, v, q, *every, *[np.ones_like(p)] * 4)
+        fine = (replicas > 0) & (rack_stages >= stripes)  # a stripe has a rack stage at least
         columns = {"pipeline_parallel": p, "virtual_stages": v, "stages_per_rack": q, "replicas_per_rack": per_rack}
         for name, column in columns.items():
             fine &= column == pins.get(f"layout.{name}", column)
@@ -171,7 +182,16 @@ class Space:
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
             return [(pin, "no")] if pin == "none" or self.rules.selective else []
-        if repeats_modules(self.machine):
+        model, experts = self.machine.model, self.machine.model.experts
+        has = {  # by module that the stack may repeat, whether some layer of the model has it
+            "layernorm": model.latent_attention is not None or experts is not None,
+            "mla_up_proj": model.latent_attention is not None,
+            "mlp": experts is None or experts.dense_layers > 0,
+            "moe": experts is not None,
+            "moe_act": experts is not None,
+            "shared_experts": experts is not None and experts.shared_ffn > 0,
+        }
+        if any(has[name] for name in set(software.recompute_modules) - {"core_attn"}):
             if pin == "full":
                 return [("none", "some")]
             return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
@@ -261,19 +281,35 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A timed way to cut a layer, and its pipelines: all, or those that may overlap experts, or the others."""
+    """A timed way to cut a layer; `overlapping`: of pipelines that may overlap experts, of others, or (None) of all."""
 
     space: Space
     shape: LayerShape
     schedule: Schedule
     repeats: Repeats
     times: Pipeline
-    pipelines: "CutPipelines"
+    overlapping: bool | None = None
+
+    @property
+    def pipelines(self) -> CutPipelines:
+        """The pipelines of a checked cut, enumerated when they are asked for: a check may have to stop before."""
+        every = self.space.pipelines(self.shape, self.schedule)
+        if self.overlapping is None:
+            return every
+        return every.part(may_overlap_experts(every.p, every.v) == self.overlapping)
 
     @property
     def total_micro_batches(self) -> int:
         """The micro-batches that a step of a checked cut holds over all replicas."""
         return self.space.sequences // self.shape.micro_batch
+
+    @cached_property
+    def least_layers(self) -> int:
+        """Layers of usual length that together take no longer than the model's, whose front ones may be faster."""
+        usual, front = self.times.times, self.times.front
+        each = usual.forward_seconds + usual.backward_seconds
+        lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
+        return self.space.layers - math.ceil(front_layers(self.times.machine.model) * lighter / each - ROUNDING)
 
     @cached_property
     def send_seconds(self) -> tuple[float, float]:

@@ -41,8 +41,7 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int
     most = np.zeros_like(pipelines.p)
     for wired in set(pipelines.wired.tolist()):
         most[pipelines.wired == wired] = racks(wired)
-    each = step_prediction.least_layers(cut.times) * (times.forward_seconds + times.backward_seconds)
-    each /= shape.micro_batch
+    each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
     gpus = float(cut.space.failures.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
     few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus)
     few = np.minimum(few, total + 1.0).astype(np.int64)  # a limit of no time asks for GPUs without end
@@ -105,7 +104,7 @@ class StepTimeBound(ColumnTimes):
     @cached_property
     def layers(self) -> Floats:
         """Fewest layers of the largest pipeline stage of a checked range."""
-        return np.ceil(step_prediction.least_layers(self.cut.times) / self.ranges.p - ROUNDING)
+        return np.ceil(self.cut.least_layers / self.ranges.p - ROUNDING)
 
     @cached_property
     def chunk(self) -> Any:

@@ -45,7 +45,7 @@ def parts_of(path: str) -> list[str | int]:
     """Split an axis path, `network.switches[0].price_usd`, into its keys and positions."""
     if not re.fullmatch(f"(?:{STEP.pattern})+", path):
         raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
-    return [key or (int(place) if place.isdigit() else place) for key, place in STEP.findall(path)]
+    return [key or (int(place) if place.isdecimal() else place) for key, place in STEP.findall(path)]
 
 
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:

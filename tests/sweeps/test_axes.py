@@ -162,6 +162,7 @@ def test_one_path_on_two_axes_is_refused() -> None:
     ("network.switches", "name one value inside"),
     ("limits.budget_usd.x", "limits.budget_usd is a single value"),
     ("limits..budget_usd", "must be a dotted path"),
+    ("network.switches[²].price_usd", "'²'"),
     ("workload.software.pipeline_overlap", "is no key any more; in workload.software give sends among overlaps"),
     ("workload.software.dispatch_seconds", "give all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds"),
 ])  # fmt: skip

@@ -18,7 +18,7 @@ from tiers import more, slow
 import planner
 from planner.checks.check_plan import check
 from planner.checks.joint_proof import highest_bound, joint_proof, missing_columns, proof_violations
-from planner.checks.strategy_space_check import Space, max_racks, max_sites, most_racks
+from planner.checks.strategy_space_check import CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models.joint.joint_world import JointSolution
@@ -217,6 +217,12 @@ def test_a_stop_is_heeded_where_no_number_of_micro_batches_is_allowed(monkeypatc
     monkeypatch.setattr(Space, "counts", none)
     assert list(missing_columns(toy(2), 1e9, JointProof(), transport_slowdown=PHI, stop=lambda: bool(looked))) == []
     assert len(looked) == 1
+
+
+def test_a_stop_is_heeded_before_any_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipelines of a model of very many layers take long, and no less memory: a check told to stop makes none."""
+    monkeypatch.setattr(CutPipelines, "part", lambda *_: pytest.fail("pipelines were enumerated"))
+    assert list(missing_columns(toy(2), 1e9, JointProof(), transport_slowdown=PHI, stop=lambda: True)) == []
 
 
 def test_a_bound_without_a_largest_batch_is_refused() -> None:

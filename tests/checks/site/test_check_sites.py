@@ -14,6 +14,7 @@ from tiers import more, slow
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
+from planner.checks.check_plan import violations
 from planner.checks.cost import RULES, RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit
 from planner.checks.strategy_space_check import Floats
@@ -412,3 +413,17 @@ def test_a_run_of_no_layout() -> None:
     plan = with_run()
     found = {v.message for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan.replaced(layout=None)))}
     assert found == {f"{plan.run.days:g} days stated of a plan that has 0 layouts"}
+
+
+def test_loads_without_end_are_refused_by_their_rules() -> None:
+    """Racks whose draw is infinite in MW break the headroom of their area; no rule of the power flow fails on them."""
+    found = named(edited_at(PLAN, "sites.sites.0.racks", 10**307))
+    assert "headroom[EAST]" in found and not {"sites.generation", "sites.balance", "sites.rating"} & found
+
+
+def test_a_link_of_no_length_is_paid_by_no_length() -> None:
+    """Two sites at one place: the bill has the 0 km between them, whatever length the link states."""
+    nodes = [{**node, "latitude": 40, "longitude": -76} for node in GRID["nodes"]]
+    plan = edited_at(edited_at(PLAN, "instance.grid.nodes", nodes), "sites.links.0.route_km", 500.0)
+    at_0_km = next(v for v in violations(plan, stop=lambda: True) if v.rule == "parts[capex_usd.wan]")
+    assert at_0_km.recomputed == pytest.approx(1e3 * plan.sites.links[0].wavelengths)
