@@ -265,7 +265,7 @@ def netbox_files(built: BuiltFabric) -> dict[str, Callable[[], Iterator[str]]]:
     colours = [(own, own, COLOURS.get(own, "9e9e9e")) for own in roles]  # grey
     count = -(-len(hosts) // each)
     standing = hosts if each == 1 else [f"rack{i:0{width(count)}d}" for i in range(count)]
-    racks = [(built.site, name, STATUS, 19, 42) for name in standing]
+    racks = [(built.site, name, STATUS, 19, 42) for name in standing]  # inches wide, units high
     devices = [(name, role, rack, standing[i // each]) for i, name in enumerate(hosts)]
     devices += [(name, tier, built.models[tier].name, "") for tier in roles[:-1] for name in built.names[tier]]
     return {
@@ -296,7 +296,7 @@ def netbox_files(built: BuiltFabric) -> dict[str, Callable[[], Iterator[str]]]:
 def _table(columns: str, rows: Callable[[], Iterable[Row]]) -> Iterator[str]:
     yield f"{columns}\n"
     rest = iter(rows())
-    while block := list(islice(rest, 1 << 12)):
+    while block := list(islice(rest, 1 << 12)):  # rows written at a time
         yield csv_text(block)
 
 

@@ -127,7 +127,7 @@ def _documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(item) for item in objects)
 
 
-def _made(api: str, kind: str, name: str, spec: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Any:
+def _manifest(api: str, kind: str, name: str, spec: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Any:
     metadata = {"name": name} | ({"labels": labels} if labels else {})
     return {"apiVersion": api, "kind": kind, "metadata": metadata} | ({"spec": spec} if spec else {})
 
@@ -178,16 +178,16 @@ def kueue_job(placed: Placement) -> str:
     labelled = []
     for i, node in enumerate(placed.nodes):
         ranks = {GROUP: f"{place.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"}
-        labelled.append(_made("v1", "Node", _node_name(node), {}, {JOB: job_label} | ranks))
+        labelled.append(_manifest("v1", "Node", _node_name(node), {}, {JOB: job_label} | ranks))
     levels = [{"nodeLabel": key} for key in ([GROUP, RANK] if in_order else [RANK])]
     flavor = {"nodeLabels": {JOB: job_label}, "topologyName": f"{name}-ranks"}
     count, template = len(placed.nodes), {"metadata": {"annotations": annotations}, "spec": pod(per_node)}
     of_job = {"suspend": True, "completionMode": "Indexed", "completions": count, "parallelism": count}
     objects = [
         *labelled,
-        _made(API, "Topology", f"{name}-ranks", {"levels": levels}),
-        _made(API, "ResourceFlavor", f"{name}-nodes", flavor),
-        _made("batch/v1", "Job", name, of_job | {"template": template}, {"kueue.x-k8s.io/queue-name": QUEUE}),
+        _manifest(API, "Topology", f"{name}-ranks", {"levels": levels}),
+        _manifest(API, "ResourceFlavor", f"{name}-nodes", flavor),
+        _manifest("batch/v1", "Job", name, of_job | {"template": template}, {"kueue.x-k8s.io/queue-name": QUEUE}),
     ]
     ranks_of_pod = f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}"
     comment = f"""\
@@ -211,8 +211,8 @@ def kueue_topology(topology: Topology) -> str:
         for leaf in (switch for switch in topology.switches if switch.nodes):
             tiers = {TIER.format(i): _label(switch, "switch") for i, switch in enumerate(above[leaf.name])}
             labels |= {node: tiers | blocks.get(node, {}) for node in leaf.nodes}
-    fabric = _made(API, "Topology", "fabric", {"levels": [{"nodeLabel": key} for key in [*levels, HOSTNAME]]})
-    labelled = (_made("v1", "Node", _node_name(node), {}, own) for node, own in labels.items())
+    fabric = _manifest(API, "Topology", "fabric", {"levels": [{"nodeLabel": key} for key in [*levels, HOSTNAME]]})
+    labelled = (_manifest("v1", "Node", _node_name(node), {}, own) for node, own in labels.items())
     return _documents("Apply with kubectl apply --server-side -f.", [fabric, *labelled])
 
 
@@ -229,7 +229,7 @@ def volcano_hypernodes(topology: Topology) -> str:
         below = below or [("HyperNode", names[child]) for child in children[switch.name]]
         members = [{"type": kind, "selector": {"exactMatch": {"name": name}}} for kind, name in below]
         own = {"tier": tiers[switch.name] + 1, "members": members}
-        objects.append(_made("topology.volcano.sh/v1alpha1", "HyperNode", names[switch.name], own))
+        objects.append(_manifest("topology.volcano.sh/v1alpha1", "HyperNode", names[switch.name], own))
     return _documents("Apply with kubectl apply -f.", objects)
 
 
@@ -259,7 +259,7 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
     }
     made = f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each"
     comment = f"{made}; apply the HyperNodes first, put the training image in."
-    return _documents(comment, [_made("batch.volcano.sh/v1alpha1", "Job", name, spec)])
+    return _documents(comment, [_manifest("batch.volcano.sh/v1alpha1", "Job", name, spec)])
 
 
 def _require_tree(topology: Topology) -> None:

@@ -480,7 +480,7 @@ def _value(node: ast.expr) -> int:
         return node.value
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         result = _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
-        if abs(result) <= 10**12:
+        if abs(result) <= 10**12:  # a number in a script is no larger
             return result
     raise ValueError(ast.dump(node)[:80])
 

@@ -18,7 +18,7 @@ from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.physics.site.grid import normal_share
 from planner.units import few
 
-COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
+COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")  # of a user's table of authorities
 DEAR = 1e3  # a MW that plants lack, over a MW by which lines are too narrow: lines are blamed where they alone will do
 
 

@@ -104,6 +104,7 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
 
 def _effect(key: str, value: Any) -> str | None:
     """Return the effect of a configuration key that is not read: NO_EFFECT (also if off), words, or None if unknown."""
+    # What the figures here do not follow.
     if key in ("num_nextn_predict_layers", "num_mtp_modules", "parallel_attn", "use_parallel_residual"):
         return f"is {value}" if value else NO_EFFECT
     return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None

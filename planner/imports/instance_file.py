@@ -165,6 +165,7 @@ hardware:
 
 
 def _grid(sites: int) -> str:
+    """Write the example grid of a number of candidate sites, and the fibre between them."""
     areas = nodes = ""
     for place, area, zone, north, east, price in PLACES[:sites]:
         here = f"interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}"

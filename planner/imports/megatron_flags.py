@@ -30,34 +30,41 @@ EFFECTS: dict[str, str] = {
     "workload.software.cuda_graphs are of iterations or of all but routed experts": "optimizer-cuda-graph",
     "workload.software.elementwise_traffic is of fused kernels": """no-bias-*-fusion bias-*-fusion no-rope-fusion
         apply-rope-fusion *masked-softmax-fusion no-persist-layer-norm no-gradient-reduce-div-fusion transformer-impl
-        disable-jit-fuser fp32-residual-connection use-fused-* fused-residual-rmsnorm mla-down-proj-fusion""",
+        disable-jit-fuser fp32-residual-connection use-fused-weighted-squared-relu fused-residual-rmsnorm
+        mla-down-proj-fusion""",
     "workload.software.loss_bytes_per_logit is of one kernel": """fp16-lm-cross-entropy defer-embedding-wgrad-compute
         wgrad-deferral-limit output-logit-dtype""",
     "workload.precision has the bytes of each role": """use-precision-aware-optimizer *main-grads-dtype
         *main-params-dtype exp-avg-* fp4-param* grad-reduce-in-bf16 accumulate-allreduce-grads-in-fp32 optimizer
         keep-fp8-transpose-cache reuse-grad-buf-* megatron-fsdp-grad-comm-dtype *-reduce-scatter-with-fp32-*
         ddp-param-name-patterns-*""",
-    "all products run in one type": """first-last-layers-bf16 num-layers-at-*-in-bf16 fp4-recipe *fp8-wgrad kitchen-*
-        quant-recipe fp8-multi-head-attention fp8-output-proj te-precision-config-file""",
+    "all products run in one type": """first-last-layers-bf16 num-layers-at-*-in-bf16 fp4-recipe *fp8-wgrad
+        kitchen-config-file kitchen-recipe-number quant-recipe fp8-multi-head-attention fp8-output-proj
+        te-precision-config-file""",
     "the batch is that of every step": "rampup-batch-size step-batch-size-schedule decrease-batch-size-if-needed",
     "tokens spread evenly over experts": """moe-expert-*capacity-factor moe-pad-expert-input-to-capacity
         moe-router-padding-for-* moe-router-topk-limited-devices""",
     "the NIC's own rate": """use-nccl-ub use-sharp sharp-enabled-group nccl-communicator-* symmetric-ar-type
         distributed-backend ddp-*bucket* suggested-communication-* no-align-* high-priority-stream-groups
-        num-distributed-optimizer-instances overlap-param-gather-with-* fsdp-* enable-full-sharding-in-hsdp
+        num-distributed-optimizer-instances overlap-param-gather-with-optimizer-step fsdp-double-buffer
+        fsdp-db-use-persist-buf-on-alloc-fail fsdp-manual-registration enable-full-sharding-in-hsdp
         outer-dp-sharding-strategy create-all-gather-group ddp-average-in-collective disable-symmetric-registration
-        gtp-*remat-nccl-ub no-use-layer-wise-param-layout megatron-fsdp-*""",
+        gtp-*remat-nccl-ub no-use-layer-wise-param-layout megatron-fsdp-enable-fine-grained-param-gather
+        megatron-fsdp-max-pool-double-buffer megatron-fsdp-version""",
     "recomputed are whole layers, or modules of them": """moe-layer-recompute distribute-saved-activations
         checkpoint-activations *gtp-weight-remat-size mhc-recompute-* num-microbatches-with-partial-*
         mlp-chunks-for-training""",
-    "every layer is of one kind but for windows and first dense ones": """is-hybrid-model hybrid-* heterogeneous-*
-        linear-attention-freq experimental-attention-variant spec mtp-num-layers moe-latent-size enable-mhc-*
-        retro-add-retriever vision-pretraining yaml-cfg encoder-num-layers decoder-num-layers window-*""",
-    NO_WORDS: """optimizer-cpu-offload optimizer-offload-* overlap-cpu-optimizer-* use-torch-optimizer-* no-pin-cpu-*
-        cpu-offloading-weights fine-grained-activation-* offload-modules activation-offload-* moe-paged-stash
-        microbatch-group-size-* use-torch-fsdp2 torch-fsdp2-* deterministic-mode attention-backend use-legacy-models
-        empty-unused-* reset-*-ids reset-*-mask variable-seq-lengths sft train-sync-interval batch-invariant-mode
-        *tensor-parallel-num-weight-shards add-qkv-bias attention-output-gate apply-query-key-* attention-softmax-*""",
+    "every layer is of one kind but for windows and first dense ones": """is-hybrid-model hybrid-attention-ratio
+        hybrid-mlp-ratio hybrid-*-pattern heterogeneous-layers-config-* linear-attention-freq
+        experimental-attention-variant spec mtp-num-layers moe-latent-size enable-mhc-connections retro-add-retriever
+        vision-pretraining yaml-cfg encoder-num-layers decoder-num-layers window-size window-attn-skip-freq""",
+    NO_WORDS: """optimizer-cpu-offload optimizer-offload-* overlap-cpu-optimizer-* no-pin-cpu-*
+        use-torch-optimizer-for-cpu-offload cpu-offloading-weights fine-grained-activation-offloading offload-modules
+        activation-offload-* moe-paged-stash microbatch-group-size-* use-torch-fsdp2
+        torch-fsdp2-no-reshard-after-forward deterministic-mode attention-backend use-legacy-models
+        empty-unused-memory-level reset-position-ids reset-attention-mask variable-seq-lengths sft train-sync-interval
+        batch-invariant-mode *tensor-parallel-num-weight-shards add-qkv-bias attention-output-gate
+        apply-query-key-layer-scaling attention-softmax-in-fp32""",
     NO_EFFECT: """
         lr* min-lr decoupled-* override-opt* adam-* sgd-* lion-* muon-* *weight-decay* clip-grad seed init-m*
         embedding-init* *-initialization tokenizer* *vocab* merge-file tiktoken-* data-* *-data-path split mock-data

@@ -48,7 +48,7 @@ def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
     return tuple(f"{what}: {count:,}" for count, what in figures if count)
 
 
-def _names(tables: dict[str, CsvTable]) -> str:
+def _file_names(tables: dict[str, CsvTable]) -> str:
     return ", ".join(sorted(Path(table.file).name for table in tables.values()))
 
 
@@ -278,7 +278,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             ratio, rating = row.number("Tr Ratio", low=0), row.number("Cont Rating", low=0)
             x_pu, note = reactance(row.number("X"), ratio, BASE_MVA), f"transformer, ratio {ratio:g}" if ratio else None
             branches.append(DraftBranch(f"bus-{start}", f"bus-{end}", rating or None, x_pu, note))
-    source = f"RTS-GMLC tables {_names(tables)}; their notice must go with every copy"
+    source = f"RTS-GMLC tables {_file_names(tables)}; their notice must go with every copy"
     unknown = counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE))
     notes = ("reactances taken as on 100 MVA", *unknown)
     return _case_draft(nodes, branches, source=source, notes=notes, plants_known="gen" in tables)
@@ -374,7 +374,7 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
         nodes.append(node)
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
-        source=f"Plant list with EIA-860 columns {_names(tables)}",
+        source=f"Plant list with EIA-860 columns {_file_names(tables)}",
         nodes=tuple(nodes),
         interconnections=interconnections,
         peaks_mw=read_peaks(tables["peaks"]) if "peaks" in tables else {},
@@ -454,7 +454,7 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         problem = "peaks of balancing authorities reach zones by way of their plants"
         raise InputError(f"{tables['peaks'].file}: {problem}; give a plant list too")
     return Draft(
-        source=f"Zones and interfaces {_names(tables)}",
+        source=f"Zones and interfaces {_file_names(tables)}",
         nodes=tuple(
             PowerNode(
                 id=row.text("zone"),

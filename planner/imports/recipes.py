@@ -126,8 +126,8 @@ KEYS: dict[str, dict[str, str]] = {
 for _framework in ("megatron", "torchtitan"):  # the degree of experts' tensors follows from both where it is left out
     for _choice in ("tensor_parallel", "expert_parallel"):
         KEYS[_framework][_choice] += " " + KEYS[_framework]["expert_tensor"]
-_same = KEYS["megatron"].items()
-KEYS["nemo"] = {choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _same}
+_megatron = KEYS["megatron"].items()
+KEYS["nemo"] = {choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _megatron}
 SAME_KEYS = dict.fromkeys(("virtual_stages", "layers_per_stage"), "pipeline_parallel")
 SAME_KEYS |= dict.fromkeys(("recomputed_layers_per_stage", "recompute_modules"), "recompute")
 SAME_KEYS |= {"microbatches_per_step": "batch"}

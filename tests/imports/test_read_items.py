@@ -153,6 +153,17 @@ def test_values_that_are_taken_anyway() -> None:
     assert all(words.strip() for words in EFFECTS.values())
 
 
+@each(
+    "name",
+    ["kitchen-attention-backend", "megatron-fsdp-cuda-graph-mode", "fsdp-all-gather-in-start-param-sync",
+     "heterogeneous-block-specs", "window-stride", "hybrid-new", "enable-mhc-new", "use-fused-new", "torch-fsdp2-new"],
+)  # fmt: skip
+def test_a_flag_beside_known_ones_is_unknown(name: str) -> None:
+    """A flag that only begins as one of known effect is told as unknown, rather than with that effect."""
+    assert megatron_effect(name, True) is None
+    assert read(f"{BASE} --{name} 3").unknown == (f"--{name}",)
+
+
 def test_defaults_and_unknown_items() -> None:
     items = read(f"{BASE} --my-own-flag 3")
     assert "--context-parallel-size 1" in items.defaulted and "--recompute-granularity none" in items.defaulted
