@@ -263,6 +263,7 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
         pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
         degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
         batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
+        # All parts of a step but those that train the model.
         lost = [(share, part) for part, share in point.shares.items() if part not in ("gemm", "attention")]
         share, part = max(lost, default=(0.0, ""))
         proof = "" if point.status == "optimal" else "; not proven"
