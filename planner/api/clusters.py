@@ -132,5 +132,7 @@ def simulate(
     if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
         known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
-    own: dict[str, Any] = {"site": site, "failed": failed_links, "hosts": hosts, "size": bytes_per_host, "group": group}
-    return run(simulation_request(network, pattern, transport, **own), range(seeds), progress)
+    request = simulation_request(
+        network, pattern, transport, site=site, failed=failed_links, hosts=hosts, size=bytes_per_host, group=group
+    )
+    return run(request, range(seeds), progress)

@@ -133,17 +133,17 @@ def place(
     raise Exit(ExitCode.INTERRUPTED if placement.stopped == "interrupted" else ended)
 
 
-def _nodes_in_use(cluster: "Topology", free: PlacedJob) -> list[str]:
+def _nodes_in_use(cluster: "Topology", given: PlacedJob) -> list[str]:
     """Return a cluster's nodes in use, by name and state, read once; print which items of the files are ignored."""
     from planner.cluster import read_hosts
     from planner.formats.cluster_files import read_states, states_on, topology_items
 
-    reported = [(free.topology, topology_items(free.topology))]
-    found = read_hosts(free.busy, "--busy") if free.busy else []
-    if free.state is not None:
-        states = read_states(free.state)
-        reported.append((free.state, states.items))
-        found += sorted(states_on(cluster, states, str(free.state)).taken)
+    reported = [(given.topology, topology_items(given.topology))]
+    found = read_hosts(given.busy, "--busy") if given.busy else []
+    if given.state is not None:
+        states = read_states(given.state)
+        reported.append((given.state, states.items))
+        found += sorted(states_on(cluster, states, str(given.state)).taken)
     for path, items in reported:
         if note := items.note():
             print(f"{path}: {note}", file=sys.stderr)

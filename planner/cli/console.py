@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PATIENCE = 2.0  # seconds before a command shows anything
 REFRESH = 0.2  # seconds between pictures of the line
 HEARTBEAT = 10.0  # seconds after which the log says again where the command is
-TRIED = ("output", "plot", "geojson")  # parameters of files to write, which is tried before a command begins
+TRIED = ("output", "plot", "geojson")  # parameters of files that are tried for writing before a command begins
 WRITTEN = (*TRIED, "log", "into", "target")  # all parameters of files to write; all others are of files to read
 SPELLED = {  # how options are written that are not by the name of their parameter
     "output": ("-o", "--output"), "target": ("-o", "--output"), "quiet": ("-q", "--quiet"),
@@ -140,7 +140,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 @contextmanager
 def showable_plan(path: Path) -> Iterator["Plan"]:
-    """Read a plan to show; InputError with the rule that it breaks if a command cannot; a sound plan's is a defect."""
+    """Read a plan for a command to show; where that fails, InputError with a rule that the plan breaks, if it does."""
     plan = read_plan(path)
     try:
         yield plan

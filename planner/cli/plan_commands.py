@@ -289,12 +289,8 @@ def explain(
         printed = len(lines)
 
     with progress.line() as watch:
-        options: dict[str, Any] = {
-            "time_limit": time_limit,
-            "near": near,
-            "within": within,
-            "constants": asked.constants,
-        }
+        options: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within}
+        options |= {"constants": asked.constants}
         explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
     print_more(explanation)
     if as_json:

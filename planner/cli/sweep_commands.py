@@ -38,7 +38,7 @@ VARY_HELP = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSolves:
+class AskedSweep:
     """Options of `planner sweep`: the points of the sweep, which of them are solved, and how and where each is."""
 
     vary: Annotated[list[str] | None, VARY_HELP] = None
@@ -55,7 +55,7 @@ class SweepSolves:
 def sweep(
     asked: console.AskedInstance,
     output: Annotated[Path, "Rows: .jsonl, .csv or .parquet."],
-    solves: SweepSolves,
+    swept: AskedSweep,
     progress: console.ProgressOptions,
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
@@ -65,19 +65,19 @@ def sweep(
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
-    pairs = [] if solves.pairs is None else read_pairs(solves.pairs)
-    points = points_of(read_vary(solves.vary or []), pairs)
+    pairs = [] if swept.pairs is None else read_pairs(swept.pairs)
+    points = points_of(read_vary(swept.vary or []), pairs)
     require_apart(asked.change or [], points)
-    part = None if solves.part_of is None else shard_of(solves.part_of)
-    solved: dict[str, Any] = {"time_limit": solves.time_limit, "gap": solves.gap, "seed": solves.seed}
+    part = None if swept.part_of is None else shard_of(swept.part_of)
+    solved: dict[str, Any] = {"time_limit": swept.time_limit, "gap": swept.gap, "seed": swept.seed}
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
     with console.folder_for(plans):
         tasks = tasks_for(asked.changed(), points, options)
-    first, keys, workers = list(islice(tasks, READ_FIRST)), set[str](), solves.workers
+    first, keys, workers = list(islice(tasks, READ_FIRST)), set[str](), swept.workers
     total = len(first)
     if total >= READ_FIRST:  # equal points count once
         total = len({hash(str(sorted(points[i].items()))) for i in in_shard(len(points), part or (1, 1))})
-    with Store(output, resume=solves.resume, base=first[0].base if first else None) as store:
+    with Store(output, resume=swept.resume, base=first[0].base if first else None) as store:
         before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
         counts, started, status = Counter[str](), time.monotonic(), ExitCode.DONE
 
@@ -98,7 +98,7 @@ def sweep(
 
         each = chain(list(read(first)), read(tasks))
         try:
-            cluster = nullcontext() if solves.dask is None else dask_executor(solves.dask, workers)
+            cluster = nullcontext() if swept.dask is None else dask_executor(swept.dask, workers)
             with cluster as executor, progress.line() as report:
                 report(line(0))
                 found = rows_of(each, options, finished=before, executor=executor, workers=workers)
@@ -263,6 +263,7 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
         pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
         degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
         batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
+        # All parts of a step but those that train the model.
         lost = [(share, part) for part, share in point.shares.items() if part not in ("gemm", "attention")]
         share, part = max(lost, default=(0.0, ""))
         proof = "" if point.status == "optimal" else "; not proven"

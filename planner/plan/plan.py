@@ -298,7 +298,7 @@ def digest(plan: Plan) -> dict[str, Figure]:
         figures.update(_flat("run", plan.run))
         figures.update(_flat("run", plan.run, "usd", "replacements"))
         figures["run.not_counted"] = "; ".join(plan.run.not_counted) or None
-    # What each limit leaves unused.
+    # What each limit leaves unused: the limit less what is used of it.
     limits, metrics = plan.instance.limits, plan.layout and plan.layout.metrics
     used: dict[str, Any] = {
         "budget_usd": (limits.budget_usd, plan.cost and plan.cost.total_usd),
@@ -312,7 +312,7 @@ def digest(plan: Plan) -> dict[str, Figure]:
 
 
 def _flat(where: str, part: BaseModel, *names: str) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of some fields of a plan's part, of a table each by its key; else of all that are no table."""
+    """Yield figures of a plan's part: of `names`, tables by key and lists in one text; else all its plain fields."""
     for name in names or type(part).model_fields:
         value: Any = getattr(part, name)
         if isinstance(value, (str, float, int)):

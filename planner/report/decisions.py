@@ -53,6 +53,7 @@ def status_of(plan: Plan) -> str:
 
 def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
     """Write, for a statement, the parts of a total by falling share, with notes; beyond `most` the rest in one."""
+    # Parts of up to a 2,000th are left out.
     large = sorted(((value, name) for name, value in parts.items() if value > 5e-4 * total), reverse=True)
     shown = large if most is None or len(large) <= most + 1 else large[:most]
     named = [f"{short_percent(value / total)} {name_of_part(name)}{notes.get(name, '')}" for value, name in shown]
@@ -103,7 +104,7 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
     unmeasured = "software" in step_prediction.extrapolations(plan.instance, layout)
     notes = dict.fromkeys(("cpu_overhead", "launch") if unmeasured else (), " (extrapolated)")
     fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
-    for most, likely in ((4, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):
+    for most, likely in ((4, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):  # 4 parts on a first screen
         shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
         text, few = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}", most is not None
         yield Statement("figure", "layout", text, first and few, short=few)

@@ -206,7 +206,7 @@ def changes_of(rows: Sequence[Row], x: str) -> list[str]:
 
 
 def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
-    """Return the plotted borders between neighbouring points, half-way, and as far outside the ends."""
+    """Return the plotted borders half-way between neighbouring points, two at least, and as far outside the ends."""
     at = [math.log(x) for x in xs] if logarithmic else list(xs)
     middle = [(left + right) / 2 for left, right in pairwise(at)]
     ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]

@@ -134,8 +134,9 @@ def _curve_box(curve: Curve) -> str:
 # What a plan with an answer says, by the section that it is said of, "": of the whole.
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
     *(("", verdict.verdict), ("cost", verdict.purchase), ("model_choice", verdict.model_choice)),
-    *((topic, getattr(decisions, topic)) for topic in ("sites", "wan", "layout", "pools", "fabric", "transport")),
-    *(("placement", decisions.placement), ("", decisions.calendar), ("cost", verdict.capital)),
+    *(("sites", decisions.sites), ("wan", decisions.wan), ("layout", decisions.layout), ("pools", decisions.pools)),
+    *(("fabric", decisions.fabric), ("transport", decisions.transport), ("placement", decisions.placement)),
+    *(("", decisions.calendar), ("cost", verdict.capital)),
     *(("run", lambda plan, section: verdict.run(plan.instance, section)), ("", verdict.limits)),
     *(("", verdict.implausible_inputs), ("", verdict.cautions)),
 )
@@ -171,7 +172,7 @@ def by_section(reported: Iterable[Statement]) -> dict[str, list[str]]:
 
 
 def terminal_width() -> int | None:
-    """Return the columns that a summary may have: COLUMNS, or the terminal's; None for a file or a pipe."""
+    """Return the columns that a summary may have: COLUMNS, or the terminal's, 40 at least; None for a pipe."""
     given = os.environ.get("COLUMNS", "")
     known = sys.stdout.isatty() or (given.isdecimal() and int(given) > 0)
     return max(shutil.get_terminal_size().columns, 40) if known else None

@@ -142,7 +142,7 @@ def brings(before: Side, after: Side) -> str:
     if left and after.usd and left > SMALL * after.usd and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
     was, idle = idle_racks(before), idle_racks(after)
-    if after.usd and idle - was > 1e-3 * after.usd:
+    if after.usd and idle - was > 1e-3 * after.usd:  # less is not named
         parts.append(f"{money(idle - was)} {'more ' if was else ''}of idle racks")
     return ", ".join(parts)
 
@@ -191,7 +191,7 @@ def terms(before: Side, after: Side) -> Iterator[str]:
         if most > NOTHING * total:
             order = sorted(moved.items(), key=lambda item: -abs(item[1]))
             named = [f"{name_of_part(part)} {show(change)}" for part, change in order if abs(change) >= SMALL * most]
-            yield f"{name}: {', '.join(named[:4])}"
+            yield f"{name}: {', '.join(named[:4])}"  # more are not named
 
 
 Rows = dict[str, list[Figure]]

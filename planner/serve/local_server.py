@@ -182,7 +182,7 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         size = self.headers.get("Content-Length", "")
-        if not self._is_local() or not size.isdecimal() or int(size) > 1 << 16:
+        if not self._is_local() or not size.isdecimal() or int(size) > 1 << 16:  # bytes of a form
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "the form is for this page alone")
             return
         form = parse_qs(self.rfile.read(int(size)).decode("utf-8", "replace"), keep_blank_values=True)

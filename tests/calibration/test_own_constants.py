@@ -241,6 +241,16 @@ def test_every_command_that_predicts_takes_them(tmp_path: Path, command: str) ->
     assert refused.startswith(f"{wrong}: must be a JSON object (is list); give the file")
 
 
+def test_limits_takes_them_after_changes(tmp_path: Path) -> None:
+    """As in `solve`, constants of a GPU and a stack that `--set` has replaced are refused, not left out."""
+    fitted, file = {"value": 0.5, "interval": (0.4, 0.6), "catalogue": 0.1}, tmp_path / "constants.json"
+    lines = {"kind": "measured constants", "measured": "log.csv", "number_of_lines": 6, "noise": 0.01}
+    file.write_text(json.dumps({"accelerator": ACCELERATOR, "software": SOFTWARE, "values": {STEP: fitted}, **lines}))
+    changes = ["--set", "hardware.accelerator=B200", "--set", "hardware.rack=DGX-B200"]
+    runs = ["--points", "2", "--from", "1e22", "--to", "1e23"]
+    assert "are of no use" in refusal(invoke("limits", "limits-h100", *runs, *changes, "--constants", file))
+
+
 def test_a_plan_has_its_own(found: MeasuredConstants, tmp_path: Path) -> None:
     plan, file = tmp_path / "plan.json", tmp_path / "constants.json"
     plan.write_text(json.dumps({"planner_version": "0", "instance": {"workload": {"model": "x"}}}))

@@ -316,7 +316,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
         land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
     xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
-    scale = min((WIDTH - 2 * MARGIN) / wide, 340.0 / tall)  # a map of places in a column stays on one screen
+    scale = min((WIDTH - 2 * MARGIN) / wide, 340.0 / tall)  # units: places in a column stay on one screen
     left, top, height = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys), tall * scale + 2 * MARGIN
 
     def placed(point: Point) -> Point:

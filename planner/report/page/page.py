@@ -252,8 +252,8 @@ def stops(plan: Plan) -> Shown:
         yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
         racks = sum(reliability.spare_racks_by_site.values())
-        marks = [mark for mark in charts.even_marks(0, points[-1][0]) if mark == round(mark)]
-        line = charts.ChartLine("", [(float(racks), share) for racks, share in points], 0)
+        marks = [mark for mark in charts.even_marks(0, max(dict(points))) if mark == round(mark)]
+        line = charts.ChartLine("", [(float(spares), share) for spares, share in points], 0)
         x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
         alt = f"Time that trains by spare racks: the plan has {percent(useful)} with {counted(racks, 'rack')}"
         yield charts.Picture(charts.curve(alt, [line], (float(racks), useful), x_axis, y_axis), SPARES)
