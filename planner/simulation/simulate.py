@@ -271,7 +271,7 @@ def simulation_request(
 ) -> SimulationRequest:
     """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it.
 
-    None takes the plan's or the usual.
+    Site, hosts, size (bytes) and group of None are the plan's or the usual ones.
     """
     if transport not in TRANSPORTS:
         raise InputError(f"--transport {transport}: must be one of {', '.join(TRANSPORTS)}; choose one")
