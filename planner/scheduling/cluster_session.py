@@ -427,7 +427,8 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     least_of = [(name, value, min(value, least.get(name, 0))) for name, value in rows]
     proven = [(name, value, value if proved else lower, lower) for name, value, lower in least_of]
     crossing = zip(names[2:], across, strict=True) if parts == "groups" else ()
-    figures, above = (figures_of(job, None, own, 0) for own in (proven, [(*pair, 0, 0) for pair in crossing]))
+    figures = figures_of(job, None, proven, 0)
+    above = figures_of(job, None, [(name, value, 0, 0) for name, value in crossing], 0)
     one = job.kinds[0]  # of a mesh the data groups alone
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
@@ -495,17 +496,17 @@ class Clock:
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
+        if job.mesh is None:  # groups of several sites, as if nothing left a leaf
+            return self.at(1.0, 1.0)
         leaves, pods = Counter[int](), Counter[int]()  # free nodes
         for i, leaf in enumerate(cluster.leaves):
             leaves[i] = len(set(leaf.nodes).difference(busy))
             pods[leaf.path[0] if leaf.path else 0] += leaves[i]
         across = any(figure.bound > 0 for figure in first.figures if figure.name == "groups across pods")
-        design, options, mesh = self.design, [], job.mesh or {}  # of a plan's job at one site
+        design, options, each = self.design, [], (job.mesh["pipeline"], job.mesh["data"])
         for free, split in ((leaves, first.lower_bound_split > 0), (pods, across)):
             rooms = {"max_free": max(free.values()), "blocks": len(+free)}
-            options.append(
-                transport.min_crossings(mesh["pipeline"], mesh["data"], **rooms, wrap=self.wrap, split=split)
-            )
+            options.append(transport.min_crossings(*each, **rooms, wrap=self.wrap, split=split))
         of_leaf, of_pod = design.domain_racks, design.domain_racks * (design.domains_per_pod or design.domains)
         factors = set[tuple[float, float]]()
         for (flows, rings), (more, wide) in product(*options):

@@ -271,7 +271,7 @@ def simulation_request(
 ) -> SimulationRequest:
     """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it.
 
-    None takes the plan's or the usual.
+    Site, hosts, size (bytes) and group of None are the plan's or the usual ones.
     """
     if transport not in TRANSPORTS:
         raise InputError(f"--transport {transport}: must be one of {', '.join(TRANSPORTS)}; choose one")
@@ -356,7 +356,7 @@ def _pattern(
     if pattern == "permutation":
         return Pattern(name=pattern, flows=lambda seed: simulated_routes.permutation(slots, size, seed))
     if pattern not in PATTERNS:
-        return Pattern(name=pattern, flows=_same(from_file(Path(pattern), slots), pattern))
+        return Pattern(name=pattern, flows=_same(flows_from_file(Path(pattern), slots), pattern))
     source = "--group" if group else "the default; --group takes another size"
     stages_by_index = placed or [blocks(slots, group or GROUP)]
     groups, steps = [stage for stages in stages_by_index for stage in stages], 1
@@ -412,7 +412,7 @@ def blocks(slots: Ints, size: int) -> list[Ints]:
     return [slots[k : k + size] for k in range(0, len(slots), size)]
 
 
-def from_file(path: Path, slots: Ints) -> Flows:
+def flows_from_file(path: Path, slots: Ints) -> Flows:
     """Read traffic from a CSV file with the header src,dst,bytes; hosts count from 0."""
     expected = f"give a CSV file with the header {','.join(HEADER)}"
     try:

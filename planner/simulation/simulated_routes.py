@@ -218,6 +218,7 @@ class Alive:
             np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
             for first, count, subtrees, bundle in tiers
         ]
+        self.none_failed = bool(self.lanes.all())
         self.all_reach = all((counts > 0).all() for counts in self.counts)  # no switch has lost one above it
 
     def capacity(self) -> Floats:
@@ -246,18 +247,24 @@ class Alive:
         if not reached[0].all():
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
-            next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
-            here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
-            upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
-            pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
-            choice = (upto <= pick[:, None]).sum(axis=1)
-            rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
+            if self.none_failed:  # the cables drawn are the live ones, without a count of these for each flow
+                choice, rank = np.divmod(below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen), tree.bundle[t])
+            else:
+                next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
+                here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
+                upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
+                pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
+                choice = (upto <= pick[:, None]).sum(axis=1)
+                rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
                 cable = tree.cable(t, end // tree.spans[t], position)
-                alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
-                wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
-                lane = (alive <= wanted[:, None]).sum(axis=1)
+                if self.none_failed:
+                    lane = below(tree.bundle[t], seed, plane, 2 * t + 1, chosen) if down else rank
+                else:
+                    alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
+                    wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
+                    lane = (alive <= wanted[:, None]).sum(axis=1)
                 links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
 
@@ -477,7 +484,8 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
     """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
     hops = partial((alive or Alive(tree)).hashed, flows, seed)
-    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier])
+    counted = alive is not None  # live cables above each flow, where some have failed
+    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier] * counted)
 
 
 def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:

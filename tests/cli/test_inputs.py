@@ -31,7 +31,7 @@ from planner.planning.load import load_instance
 from planner.report.plots import read_rows as drawn_rows
 from planner.report.tables import columns_of_file
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
-from planner.simulation.simulate import from_file, simulation_request
+from planner.simulation.simulate import flows_from_file, simulation_request
 from planner.sweeps.axes import points_of, read_changes, read_pairs
 from planner.sweeps.row_store import read_rows
 from planner.units import KINDS, RANGES, NumberRange
@@ -52,7 +52,7 @@ def flows(path: Path) -> Any:
     """Read flows of a CSV file as `planner simulate --pattern` does."""
     import numpy as np
 
-    return from_file(path, np.arange(4))
+    return flows_from_file(path, np.arange(4))
 
 
 # Of each reader, the ending that its file is recognised by.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cluster_worlds import tree
 from stored_plans import stored
+from worked_plan import edited_at
 
 import planner
 from planner.checks.placement import check_placement
@@ -90,6 +91,14 @@ def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:
     wide = Topology(switches=(TopologySwitch(name="leaf0", nodes=tuple(f"x{i}" for i in range(999))),))
     with pytest.raises(InputError, match=r"has 999 nodes.*give the topology of the plan's fabric"):
         planner.place(wide, plan, objective="step-time")
+
+
+def test_groups_of_another_size_are_placed_by_count(plan: Plan) -> None:
+    """A layout that states racks at a site without a fabric is timed: no step is below one without crossings."""
+    at_two = edited_at(plan, "layout.racks_per_stage_by_site", {"cluster": 17, "other": 1})
+    placed = planner.place(plan_topology(plan, "plan"), at_two, objective="step-time")
+    assert {len(group.nodes) for group in placed.groups} == {17, 1}
+    assert placed.step_seconds >= placed.step_seconds_bound > 0
 
 
 def small_clock(plan: Plan, cluster: Cluster, *, leaf: int, per_pod: int, wrap: bool) -> Clock:
