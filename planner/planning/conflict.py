@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 
@@ -43,7 +43,11 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     unjudged = []  # sets of rules for which there was no time: a rule that is kept may not be needed
 
     def relaxed(own: Collection[str]) -> Instance:
-        return reduce(lambda question, rule: question if rule in own else rules[rule][0](question), rules, instance)
+        """Return the instance with each rule that may be in conflict relaxed, but for these."""
+        question = instance
+        for rule, (relax, _) in rules.items():
+            question = question if rule in own else relax(question)
+        return question
 
     def proven(own: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
@@ -63,7 +67,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             if found is not None:
                 return found
         unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
-        with suppress(OutOfTimeError, UnansweredError):  # whatever the racks, sequences and pins
+        with suppress(OutOfTimeError, UnansweredError):  # no layout fits, whatever the racks, sequences and pins
             kept = [] if some_in_memory(any_plan().world(relaxed({MEMORY}))) else [MEMORY]
         if not kept:
             kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))

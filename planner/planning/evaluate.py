@@ -1,4 +1,8 @@
-"""Predict a layout that pins give in full: metrics, memory by stage, the constants behind them, and problems."""
+"""Predict a layout that pins give in full: metrics, memory by stage, the constants behind them, and problems.
+
+Also the nearest layout to a plan's that a training framework runs, and the step of a plan's layout under a run's
+switches.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -73,7 +77,8 @@ class Evaluation(LayoutMetrics):
     extrapolated: tuple[Extrapolation, ...] = ()
     stack: str = Field(description="The software stack and its switches.")
     filled: dict[str, str] = Field(
-        {}, description="Choices left open that the figures do not show, or not at the plainest value."
+        default_factory=dict,
+        description="Choices left open that the figures do not show, or not at the plainest value.",
     )
     run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 
@@ -572,7 +577,7 @@ def _layouts_near(question: Instance, framework: str, layout: dict[str, Any]) ->
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
     interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
     if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
-        chunks = list(range(1, min(*split, 8) + 1))
+        chunks = list(range(1, min(*split, 8) + 1))  # 8 are tried at most
     ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
     experts = [layout["expert_parallel"]]
     if machine.model.experts is not None and "expert" in machine.software.parallelism:

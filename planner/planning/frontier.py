@@ -2,7 +2,8 @@
 
 It begins, whole or around a plan, with the fewest days at less and less money, each proven within a tenth. Between two
 capitals at which these are bounded, every plan is at least as slow as the bound of the larger one, so that a handful of
-answers covers all plans between the cheapest and the dearest point within a known share.
+answers covers all plans between the cheapest and the dearest point within a known share. Beside it, the
+fastest plan of each kind of layout.
 """
 
 import logging

@@ -201,7 +201,7 @@ def with_alternatives(plan: Plan, instance: Instance, best: HardwareAnswer, othe
     return plan.replaced(**as_asked(asked), layout=named(plan, instance).layout, proof=proof)
 
 
-def _measured(
+def _predicted(
     instance: Instance, problems: list[JointProblem], points: tuple[batch_shares.PoolLayout | None, ...]
 ) -> tuple[dict[int, LayoutMetrics], list[float]]:
     """Predict the metrics of each pool that trains, on its share, and the exposed exchange of every pool in seconds."""
@@ -223,21 +223,21 @@ def _pools_section(
     """Write the plan's section of the pools, found in `seconds`: each one's layout and share, with one proof."""
     pools, layouts = instance.hardware.pools, dict[str, LayoutPlan]()
     training = [(k, point) for k, point in enumerate(shares.points) if point is not None]
-    (measured, exposed), total = _measured(instance, problems, shares.points), sum(x.sequences for _, x in training)
-    slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
+    (metrics, exposed), total = _predicted(instance, problems, shares.points), sum(x.sequences for _, x in training)
+    slowest = max(own.step_seconds for own in metrics.values()) + max(exposed)
     days = days_of(instance, slowest / total)
     bound = min(days, days_of(instance, shares.bound))
     given = [certificate.given_to_pool(x.instance.hardware.racks, x.transport_slowdown) for x in problems]
     how: dict[str, Any] = {"solver": certificate.POOLS_BRANCHING}
     for k, point in training:  # the shares' certificate has the proof, so that a layout's own claims no bound
-        phi, strategy, found = problems[k].transport_slowdown, point.strategy, measured[k].days_to_train
+        phi, strategy, found = problems[k].transport_slowdown, point.strategy, metrics[k].days_to_train
         layouts[pools[k].name] = write_layout(
             strategy,
             data_parallel_by_site={cost.CLUSTER: strategy.data_parallel},
             racks=pools[k].racks,
             gpus_per_rack=problems[k].gpus,
             assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
-            metrics=measured[k],
+            metrics=metrics[k],
             certificate=Outcome(stop=Stop.LIMIT, solution=point, objective=found, **how).certificate(
                 formulation=certificate.POOL_FORMULATION,
                 minimizes=certificate.POOL_MINIMIZES,
@@ -249,7 +249,7 @@ def _pools_section(
     stop = Stop.PROVED if (relative_gap(days, bound) or 0.0) <= 1e-9 else Stop.LIMIT
     how |= {"variables": len(pools), "constraints": len(pools) + 1, "seconds": seconds}
     counts = {"pools": len(pools), "boxes": shares.boxes, "searches": shares.searches}
-    intervals = [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
+    intervals = [(own.days_to_train, own.days_to_train_interval) for own in metrics.values()]
     return PoolsPlan(
         sequences={x.name: point.sequences if point else 0 for x, point in zip(pools, shares.points, strict=True)},
         layouts=layouts,
@@ -301,7 +301,7 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
     shares = batch_shares.balance(
         problems,
         problems[0].max_sequences,
-        tail=lambda points: max(_measured(instance, problems, points)[1]) if link else 0.0,
+        tail=lambda points: max(_predicted(instance, problems, points)[1]) if link else 0.0,
         min_tail=link.rtt_ms / 1e3 if link else 0.0,
         gap=options.gap,
         time_limit=deadline.limit,

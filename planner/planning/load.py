@@ -62,11 +62,9 @@ FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
 LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
-
-
 # Sources: rows of planner/catalogue and instances/, which name theirs, and a factor of ten or more beyond on either
 # side; published models, campuses and power systems; where neither exists, the judgement of this project.
-RANGES = {key: dict(usual) for keys, usual in catalogue("plausible_ranges").items() for key in keys.split()}
+USUAL = {key: dict(usual) for keys, usual in catalogue("plausible_ranges").items() for key in keys.split()}
 
 
 def load_instance(
@@ -331,6 +329,7 @@ def _switch(text: str) -> dict[str, Any]:
 
 
 def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, Any]]) -> None:
+    """Require of a fabric question's switch, with the lanes allowed, the planes asked for."""
     if wish.planes is None:
         return
 
@@ -421,7 +420,7 @@ def implausible_figures(instance: Instance) -> Iterator[str]:
     """Yield a warning for each key of an instance outside its plausible range: the first figure, and how many."""
     outside: dict[str, list[tuple[str, str]]] = {}
     for path, key, value in figures(instance):
-        usual = range_of(key)
+        usual = usual_range(key)
         if usual is not None and value and not usual["low"] <= value <= usual["high"]:
             expected = f"from {usual['low']:g} to {usual['high']:g}: {usual['reason']}"
             outside.setdefault(key, []).append((f"{path} is {value:.6g}", expected))
@@ -459,7 +458,7 @@ def warn(*instances: Instance) -> None:
 
 
 @cache
-def range_of(key: str) -> dict[str, Any] | None:
+def usual_range(key: str) -> dict[str, Any] | None:
     """Return low, high and reason of the plausible range of a key, by the longest end of its path that has one."""
     parts = key.split(".")
-    return next((RANGES[end] for i in range(len(parts)) if (end := ".".join(parts[i:])) in RANGES), None)
+    return next((USUAL[end] for i in range(len(parts)) if (end := ".".join(parts[i:])) in USUAL), None)

@@ -22,7 +22,7 @@ from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
 from planner.physics.training.step_prediction import machine_of
-from planner.planning.evaluate import stack_text, summary
+from planner.planning.evaluate import Evaluation, stack_text, summary
 from planner.planning.frontier import near_layouts
 from planner.planning.load import load_instance
 
@@ -321,3 +321,7 @@ def test_rows_as_json_and_a_limit() -> None:
 def test_several_layouts_in_one_question_are_refused() -> None:
     with pytest.raises(InputError, match=r"hardware\.pools"):
         planner.layouts("two-pools")
+
+
+def test_choices_left_open_have_no_default_in_the_schema() -> None:
+    assert "default" not in Evaluation.model_json_schema()["properties"]["filled"]

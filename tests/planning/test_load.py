@@ -25,9 +25,7 @@ from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of, read_plan
-from planner.planning.load import RANGES as USUAL
-from planner.planning.load import implausible, implausible_figures, load_instance
-from planner.planning.load import range_of as usual_range
+from planner.planning.load import USUAL, implausible, implausible_figures, load_instance, usual_range
 from planner.report.verdict import implausible_inputs
 from planner.simulation.simulated_routes import Fabric
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
