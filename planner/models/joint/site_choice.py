@@ -134,8 +134,10 @@ class FibreDesigns:
                     need = self._waves(late, stage_bytes)
                     waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
                 for e, n in waves.items():
-                    x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
-                    total += np.where(pairs <= x.max_pairs, pairs * x.prices[0] + n * x.prices[1], np.inf)
+                    pairs = np.ceil(n / self.data.wan.max_wavelengths_per_pair)
+                    pair_usd, wavelength_usd = net.edges[e].prices
+                    usd = pairs * pair_usd + n * wavelength_usd
+                    total += np.where(pairs <= net.edges[e].max_pairs, usd, np.inf)
                 least = np.minimum(least, total)
             self.tables[key] = least * (1 - 1e-12)
         return self.tables[key]
@@ -165,6 +167,7 @@ class Sites:
     within: dict[Any, list[tuple[float, PlacedParts | None]]] = field(default_factory=dict)
     prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
+    fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # prices by sites and km of routes
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
     groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
     # By number of sites and racks of each: these round trips, and the least km of groups up to each.
@@ -301,11 +304,13 @@ class Sites:
 
     def all_fibre_usd(self, sites: int, routes_km: float) -> Floats:
         """Price in USD the fibre between all of some sites by a pair's wavelengths, given the km of all routes."""
-        wan, pairs = self.data.wan, sites * (sites - 1) // 2
-        n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
-        far = math.isinf(routes_km)  # no sites are so near
-        prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
-        return np.asarray(cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0))
+        if (sites, routes_km) not in self.fibre_by_km:  # asked for at each round trip of each shape
+            wan, pairs = self.data.wan, sites * (sites - 1) // 2
+            n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+            far = math.isinf(routes_km)  # no sites are so near
+            prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
+            self.fibre_by_km[sites, routes_km] = cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0)
+        return self.fibre_by_km[sites, routes_km]
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks of any choice of sites with `rails` GPUs of each cabled, at the cheapest links and fibre."""
