@@ -405,8 +405,8 @@ class Sites:
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
         """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them.
 
-        Over two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for any number
-        of bytes if the circuit has 0.
+        Over more than two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for
+        any number of bytes if the circuit has 0.
         """
         # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
         # designs that carry the exchange alone cost no less.

@@ -187,9 +187,10 @@ class Stages:
         limit = s.problem.memory_limit * (1 + EPS)
         if s.recomputes == "none":
             return np.where(self.used_bytes(stages, sizes[None, :], 0) <= limit, 0, NO_FIT)
+        # With none, one and all layers recomputed: the first takes room to run again, each of the others frees as much.
         levels = np.stack([0 * sizes, 0 * sizes + 1, sizes])[:, None, :]
         none, one, every = self.used_bytes(stages, sizes[None, :], levels)
-        saved = (one - every) / np.maximum(sizes - 1, 1)  # by each recomputed layer after the first
+        saved = (one - every) / np.maximum(sizes - 1, 1)
         more = np.divide(one - limit, saved, out=np.where(one <= limit, 0.0, np.inf), where=saved > 0)
         some = np.where(more <= sizes - 1, 1 + np.ceil(np.maximum(more, 0.0)), NO_FIT).astype(np.int64)
         return np.where((none <= limit) & (stages != self.forced) & (self.each <= 0), 0, some)
