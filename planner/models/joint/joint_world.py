@@ -117,6 +117,7 @@ class JointCache:
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     bounds: dict[Strategy, tuple[tuple[float, float], float]] = field(default_factory=dict)  # behind what is paid
     free: dict[Column, float] = field(default_factory=dict)  # seconds a sequence on a free network
+    slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on those that are over a cutoff
     templates: Templates | None = None
     sites: "Sites | None" = None
     site_bounds: SiteBounds | None = None
@@ -148,7 +149,7 @@ class JointCache:
                 strategies, sites, fabrics = (a == b for a, b in zip(own, other, strict=True))
                 for same, names in (
                     (strategies, ("cut", "terms")),
-                    (strategies and sites, ("tables", "bounds", "free")),
+                    (strategies and sites, ("tables", "bounds", "free", "slower")),
                     (sites, ("sites", "site_bounds")),
                     (fabrics, ("templates",)),
                 ):

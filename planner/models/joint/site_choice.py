@@ -166,6 +166,7 @@ class Sites:
     within: dict[Any, list[tuple[float, PlacedParts | None]]] = field(default_factory=dict)
     prices: dict[tuple[SitePart, ...], Any] = field(default_factory=dict)  # of parts without fabrics
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
+    fibre_by_km: dict[tuple[int, float], Floats] = field(default_factory=dict)  # prices by sites and km of routes
     # By number of sites: groups that may be open, with their longest round trips, ascending, and km of all routes.
     groups: dict[tuple[int, bool], tuple[Ints, Floats, Floats]] = field(default_factory=dict)
     # By number of sites and racks of each: these round trips, and the least km of groups up to each.
@@ -302,11 +303,13 @@ class Sites:
 
     def all_fibre_usd(self, sites: int, routes_km: float) -> Floats:
         """Price in USD the fibre between all of some sites by a pair's wavelengths, given the km of all routes."""
-        wan, pairs = self.data.wan, sites * (sites - 1) // 2
-        n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
-        far = math.isinf(routes_km)  # no sites are so near
-        prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
-        return np.asarray(cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0))
+        if (sites, routes_km) not in self.fibre_by_km:  # asked for at each round trip of each shape
+            wan, pairs = self.data.wan, sites * (sites - 1) // 2
+            n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+            far = math.isinf(routes_km)  # no sites are so near
+            prices = 0.0 if far else routes_km * wan.fibre_usd_per_route_km, wan.wavelength_usd * pairs
+            self.fibre_by_km[sites, routes_km] = cost.link_capex_usd(wan, prices, n) + (math.inf if far else 0.0)
+        return self.fibre_by_km[sites, routes_km]
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks of any choice of sites with `rails` GPUs of each cabled, at the cheapest links and fibre."""
@@ -401,8 +404,8 @@ class Sites:
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
         """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them.
 
-        Over two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for any number
-        of bytes if the circuit has 0.
+        Over more than two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for
+        any number of bytes if the circuit has 0.
         """
         # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
         # designs that carry the exchange alone cost no less.

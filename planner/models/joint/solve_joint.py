@@ -267,7 +267,8 @@ def fewest_racks(
     deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
     # No column has as many racks.
     world = World(problem=problem_on(instance, 10**9), sites=None, templates=None, deadline=deadline)
-    # It ends where the bound is within the tolerance of the racks, or at them: of as many the fastest is sought next.
+    # It ends where the bound is within the tolerance of the racks, or at them up to rounding, which is far below one
+    # rack: of as many the fastest is sought next.
     goal = LeastCapital(world=world, limit=limit, end_gap=max(tolerance / (1 + tolerance), 1e-12))
     goal.floor = RACKS_ALONE
     stopped = Loop(goal=goal).run() != "proved"

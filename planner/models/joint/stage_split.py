@@ -80,10 +80,10 @@ class Thresholds:
 
 T = TypeVar("T", LayerSplit, Thresholds)
 # Whatever stages recompute.
-ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes"
+ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_alone"
 KEPT = *ALONE, "_tails"
 BY_SIZE = "_needed", "recomputed", "chunk"  # by stage and size, whatever unequal chunks wait
-OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_up_to"  # whatever the fibre
+OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_steps", "_up_to"  # whatever the fibre
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +187,10 @@ class Stages:
         limit = s.problem.memory_limit * (1 + EPS)
         if s.recomputes == "none":
             return np.where(self.used_bytes(stages, sizes[None, :], 0) <= limit, 0, NO_FIT)
+        # With none, one and all layers recomputed: the first takes room to run again, each of the others frees as much.
         levels = np.stack([0 * sizes, 0 * sizes + 1, sizes])[:, None, :]
         none, one, every = self.used_bytes(stages, sizes[None, :], levels)
-        saved = (one - every) / np.maximum(sizes - 1, 1)  # by each recomputed layer after the first
+        saved = (one - every) / np.maximum(sizes - 1, 1)
         more = np.divide(one - limit, saved, out=np.where(one <= limit, 0.0, np.inf), where=saved > 0)
         some = np.where(more <= sizes - 1, 1 + np.ceil(np.maximum(more, 0.0)), NO_FIT).astype(np.int64)
         return np.where((none <= limit) & (stages != self.forced) & (self.each <= 0), 0, some)
@@ -236,12 +237,20 @@ class Stages:
         return np.asarray(found)
 
     @cached_property
-    def _tails(self) -> list[Floats]:
-        """Parts of a step that come once, but for filling the pipeline, by the most layers of a stage."""
+    def _alone(self) -> dict[str, Num]:
+        """Parts of a step that come once at one site, but for filling the pipeline, by the most layers of a stage."""
         most = np.arange(1, self.column.strategy.problem.layers + 1)
-        own = (self.sharded, self.conditions.fibre, self.counts, self.group)
+        own = (self.sharded, None, self.counts, self.group)
         parts = step_prediction.once_parts(self.pipeline, *own, most, 0.0, self.send)
-        return [np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"]
+        return {name: np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"}
+
+    @cached_property
+    def _tails(self) -> list[Floats]:
+        """Parts of a step that come once, the exchange between sites included, by the most layers of a stage."""
+        c, most = self.column, np.arange(1, self.column.strategy.problem.layers + 1)
+        over = {"pipeline": c.p, "virtual_stages": c.v, "layers": most}
+        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
+        return list((self._alone | {"between_sites": np.broadcast_to(between, most.shape)}).values())
 
     def once(self, chunk: float, most: int) -> float:
         """Seconds that a step takes once at a largest chunk and most layers of a stage."""
@@ -252,9 +261,14 @@ class Stages:
         return pipeline_bubble_seconds(self.sharded, order, self.counts, stage, self.send)
 
     @cached_property
+    def _steps(self) -> tuple[Floats, Any]:
+        """Bound the seconds a step of the largest stage of a split by its layers, and those to fill the pipeline."""
+        return self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
+
+    @cached_property
     def min_seconds_by_most(self) -> Floats:
         """Bound the seconds of a step by the layers of a split's largest stage, one entry a size."""
-        stage, filling = self.seconds.min(axis=0), self._filling(self.chunk.min(axis=0))
+        stage, filling = self._steps
         return np.asarray((stage + (np.sum(self._tails, axis=0)[self.sizes - 1] + filling)) * (1 - EPS))
 
     @cached_property
@@ -381,7 +395,7 @@ class Stages:
             return found._under_rule(self, lambda stages: stages.over(conditions, cutoff))
         alone = self.bounding
         if len(alone.sizes):
-            _ = alone._up_to  # once for all fibre
+            _ = alone._alone, alone._steps, alone._up_to  # once for all fibre
         timed = alone._with(OVER_FIBRE, conditions=conditions, cutoff=cutoff)
         if alone is self:
             return timed

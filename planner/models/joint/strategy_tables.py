@@ -412,8 +412,8 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
     calendar, cache, phi = world.problem.calendar, world.cache, world.problem.transport_slowdown
     stretch = 1.0 if calendar is None else calendar.least_stretch(column.d, column.replica_gpus)
     cutoff /= stretch
-    seconds = cache.free.get(column) if waits else None
-    if seconds is None:
+    seconds = cache.free.get(column, math.inf) if waits else math.inf
+    if not waits or (column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf)):
         racks = -(-column.block.blocks(column.d) // world.max_open) * column.block.stage_racks
         free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
         tick, step = world.deadline.check, cutoff * column.sequences
@@ -421,4 +421,6 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
         seconds = math.inf if found is None else found.seconds / column.sequences
         if waits and found is not None:
             cache.free[column] = seconds
+        elif waits:
+            cache.slower[column] = cutoff
     return stretch * seconds if seconds < cutoff or not waits else math.inf

@@ -125,7 +125,7 @@ class _Ties:
             return None
         at = local_share(plan)
         asked = at + MORE
-        for _ in range(6):
+        for _ in range(6):  # rounds in which the share is raised
             if at >= 1:
                 return End(plan=plan, proven=True)
             ranked = {"rank": lambda _: (0.0,), "least_rank": lambda _: (0.0,), "best": (1.0,), "enough": (0.0,)}

@@ -326,6 +326,13 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
     assert any(math.isfinite(x) for x in whole)
 
 
+def test_fibre_of_a_length_is_priced_once() -> None:
+    sites = Sites(instance=scattered(1))
+    found = sites.all_fibre_usd(3, 500.0)
+    assert sites.all_fibre_usd(3, 500.0) is found
+    assert np.isinf(sites.all_fibre_usd(3, math.inf)).all() and np.isfinite(found).all()
+
+
 def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where fibre is dear most pairs go; without any sites there is no question left."""
     monkeypatch.setattr(site_milp, "MANY_PAIRS", 0)

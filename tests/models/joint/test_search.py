@@ -50,7 +50,7 @@ from planner.models.joint.strategy_tables import (
     under_zero,
 )
 from planner.models.joint.time_bounds import RowConditions
-from planner.physics.training import schedule
+from planner.physics.training import schedule, step_prediction
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
 from planner.solvers import signals
@@ -402,6 +402,27 @@ def test_the_most_rounds_speak_for_all(seed: int, stack: str) -> None:
                 assert set(table.m.tolist()) >= {int(row.m[0])} and table.m.min() >= 2 * row.p[0] - (not stack)
                 seen, waiting = seen + len(times), waiting + int(np.sum(np.isfinite(times) & (times > least * 1.001)))
     assert seen > 20 and waiting
+
+
+def test_a_column_that_is_too_slow_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a cutoff it is over each smaller one too; a larger one asks again."""
+    world, split, least = World(problem=problem_of(toy(8)), sites=None, templates=None), [], Stages.least
+    column = known(toy(8)).plan.column
+    seconds = free_seconds(replace(world, cache=JointCache()), column, math.inf)
+    monkeypatch.setattr(Stages, "least", lambda stages: split.append(stages) or least(stages))
+    for share, times in ((0.9, 1), (0.9, 1), (0.5, 1), (0.95, 2), (1.1, 3), (0.9, 3)):
+        found = free_seconds(world, column, seconds * share)
+        assert found == (seconds if share > 1 else math.inf) and len(split) == times
+
+
+def test_what_a_step_takes_once_is_worked_out_once_for_all_fibre(monkeypatch: pytest.MonkeyPatch) -> None:
+    column, once = known(toy(8)).plan.column, step_prediction.once_parts
+    made: list[Any] = []
+    monkeypatch.setattr(step_prediction, "once_parts", lambda *how: made.append(how) or once(*how))
+    stages = Stages(column=column, conditions=RowConditions(racks=2, shards=column.d, send=1.1, allreduce=1.1))
+    limits = [stages.over(stages.conditions, cutoff).least() for cutoff in (math.inf, 1e9, 1e6)]
+    assert limits == [stages.least()] * 3 and limits[0] is not None
+    assert len(made) == 1
 
 
 def test_rounds_of_even_layers_are_listed() -> None:

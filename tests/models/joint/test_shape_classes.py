@@ -71,6 +71,9 @@ def bounds_of_shape_hold(q: ShapeProblem, plan: JointPlan) -> None:
     floors = list(itertools.takewhile(lambda step: isinstance(step, float), search.steps()))
     assert floors and max(floors) <= plan.capital_usd * (1 + 1e-9)
     assert q.world.sites is not None and q.world.sites.fabric_usd_per_mw > 0
+    # Shapes of many racks have a floor before the fabrics that may be built are known.
+    least = search._base(int(search._wavelengths[0]), search._rtts[-1], built=False)
+    assert least + q.racks * q.traffic.rails * search.floor_usd.rail_usd <= plan.capital_usd * (1 + 1e-9)
     level = SlowdownLevel(plan.conditions.send, plan.conditions.allreduce, 0.0)
     waves, shared = search.waves_by_best_split(level, 1), search._extent_prices
     assert waves is not None and shared is not None and waves <= plan.wavelengths

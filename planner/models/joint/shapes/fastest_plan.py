@@ -8,6 +8,7 @@ proof that other sites would not pay, and its time stays a lower bound.
 import itertools
 import math
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -509,12 +510,14 @@ def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
 
 def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> JointPlan | None:
     """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest, if any."""
-    # `likely`: where fibre is designed, only plans of stages as even as can be are sought, and few: each question to
-    # the sites designs the fibre of many groups.
+    # `likely`: where fibre is designed, only plans of stages as even as can be are sought.
     search = FastestSearch(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     sites = shape_problem.world.sites
-    for _ in range(10 if sites is None or not sites.designed else 2) if likely else itertools.count():
+    tries: Iterable[int] = itertools.count()
+    if likely:  # few questions to the sites: where the fibre is designed each designs that of many groups of sites
+        tries = range(10 if sites is None or not sites.designed else 2)
+    for _ in tries:
         candidate = search.next(target)
         found = None if candidate is None else search.try_sites(candidate, target)
         if candidate is None or found is not None:
