@@ -20,6 +20,7 @@ from planner.plan.plan_sections import Assignment
 
 Counts = NDArray[np.int32]
 MOST_EDGES = 1 << 15  # of runs under all numbers of stripes, counted at a time
+AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked at
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 
@@ -211,12 +212,18 @@ class Loads:
         new = np.array([size for size in sizes.tolist() if (size, own) not in self.known], dtype=np.int64)
         if len(new):
             # Counted anew and not by `at`, whose rows of every size under each number of stripes would take memory.
-            loads, racks = np.full((len(new), len(stripes), 4), np.inf), np.minimum(new, t.work_racks(self.blocks))
-            for k, n in enumerate(stripes.tolist()):
+            fits, racks = np.ones((len(new), len(stripes)), dtype=bool), np.minimum(new, t.work_racks(self.blocks))
+            if min_local_share > 0:
+                at = t.stages, self.blocks
+                shares = [leaf_local_shares(*at, n, t.unit_racks, new) for n in stripes.tolist()]
+                fits = np.stack(shares, axis=1) >= min_local_share
+            loads, rows = np.full((*fits.shape, 4), np.inf), np.flatnonzero(fits.any(axis=1))
+            for k in range(0, len(stripes), AT_A_TIME):
                 tick()
-                local = leaf_local_shares(t.stages, self.blocks, n, t.unit_racks, new) if min_local_share > 0 else 1.0
-                fits = np.flatnonzero(np.broadcast_to(local, len(new)) >= min_local_share)
-                loads[fits, k] = t.leaving(self.blocks, stripes[k : k + 1], racks[fits], shares=self.shares)[0]
+                columns = k + np.flatnonzero(fits[:, k : k + AT_A_TIME].any(axis=0))
+                counted = t.leaving(self.blocks, stripes[columns], racks[rows], shares=self.shares)
+                loads[np.ix_(rows, columns)] = counted.swapaxes(0, 1)
+            loads[~fits] = np.inf
             for size, each in zip(new.tolist(), loads, strict=True):
                 best = np.zeros(len(stripes), dtype=bool)
                 best[pareto_front(each) if len(each) > 1 else 0] = True
