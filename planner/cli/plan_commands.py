@@ -339,7 +339,8 @@ def compare(
 ) -> None:
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
     from planner.report.summary import PIPE, fitted, terminal_width
-    from planner.report.tables import MOST_JUDGED, best, columns_of_file, rows_of, table, verdicts
+    from planner.report.tables import MOST_JUDGED, best, rows_of, side_of, sides_of_rows, table, verdicts
+    from planner.sweeps.row_store import LINES, TABLES
 
     # An existing file may have a # in its own name.
     paths = [Path(given if exists(Path(given)) else given.partition("#")[0]) for given in files]
@@ -348,7 +349,11 @@ def compare(
         number = given.removeprefix(str(path)).removeprefix("#")
         if number and not (number.isascii() and number.isdigit()):
             raise InputError(f"{given}: after # must be the index of a row, a whole number (is {number!r})")
-        columns += columns_of_file(path, int(number) if number else None, several=several)
+        if number or path.suffix in (*LINES, *TABLES):
+            columns += sides_of_rows(path, int(number) if number else None, several=several)
+        else:
+            with console.showable_plan(path) as plan:
+                columns.append(side_of(path.stem, plan))
     if len(columns) < 2:
         raise InputError(f"compare: give two plans or rows, or more (is {len(columns)})")
     rows = rows_of(columns, diff=diff)

@@ -19,7 +19,6 @@ from planner.instance.hardware import Accelerator
 from planner.instance.workload import Model, catalogue
 from planner.physics.training.transformer import active_parameters, total_parameters
 from planner.plan.plan import Figure, Plan, digest
-from planner.plan.plan_files import read_plan
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.changed_instance import FINISH_DATE
 from planner.report.decisions import Statement
@@ -201,12 +200,10 @@ LEAST_COLUMN, MOST_COLUMN = 14, 30  # characters of a column of figures; longer 
 SAME = 1e-12  # relative: sums in another order differ by less
 
 
-def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Side]:
-    """Read the sides of a comparison from a file: a plan, or a sweep's rows, all of them or the one of an index."""
+def sides_of_rows(path: Path, index: int | None, *, several: bool) -> list[Side]:
+    """Read the sides of a comparison from a sweep's rows, all of them or the one of an index."""
     if path.suffix not in (*LINES, *TABLES):
-        if index is not None:
-            raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
-        return [side_of(path.stem, read_plan(path))]
+        raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
     sides = []
     for row in sorted(read_rows(path), key=lambda row: row.get("index", -1)):
         if not {"index", "key", "status"} <= row.keys():

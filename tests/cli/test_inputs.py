@@ -29,7 +29,7 @@ from planner.imports.read_grid import import_grid
 from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
 from planner.report.plots import read_rows as drawn_rows
-from planner.report.tables import columns_of_file
+from planner.report.tables import side_of, sides_of_rows
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
 from planner.simulation.simulate import flows_from_file, simulation_request
 from planner.sweeps.axes import points_of, read_changes, read_pairs
@@ -59,13 +59,13 @@ def flows(path: Path) -> Any:
 JSON_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "instance": (".json", load_instance), "plan": (".json", read_plan), "job": (".json", read_job),
     "topology": (".json", read_topology), "states": (".json", read_states), "fabric": (".json", simulated),
-    "compare": (".json", lambda p: columns_of_file(p, None, several=False)), "pairs": (".jsonl", read_pairs),
+    "compare": (".json", lambda p: side_of("a", read_plan(p))), "pairs": (".jsonl", read_pairs),
     "rows": (".jsonl", read_rows), "drawn": (".jsonl", drawn_rows),
 }  # fmt: skip
 TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "case": (".m", lambda p: import_grid([p], "auto", GridOptions())),
     "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())), "pairs-csv": (".csv", read_pairs),
-    "drawn-csv": (".csv", drawn_rows), "compare-csv": (".csv", lambda p: columns_of_file(p, None, several=False)),
+    "drawn-csv": (".csv", drawn_rows), "compare-csv": (".csv", lambda p: sides_of_rows(p, None, several=False)),
     "flows": (".csv", flows), "conf": (".conf", read_topology), "yaml": (".yaml", read_topology),
     "sinfo": (".txt", read_states),
 }  # fmt: skip
@@ -318,6 +318,8 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
      ["simulate", "x.json", "--pattern", "allreduce"], "stages"),
     "a bill of another fabric": (lambda: plan(fabric__sites__e1__cost_usd=1.0),
      ["fabric", "export", "x.json", "--site", "e1", "--format", "bom", "-o", "out.csv"], "x.json: the plan breaks"),
+    "stages without layers": (lambda: plan(layout__layers_per_stage=[]),
+     ["compare", "x.json", "x.json"], "x.json: the plan breaks well_formed"),
     "a fabric that a plan has not": (lambda: plan(fabric=None),
      ["fabric", "export", "x.json", "--format", "bom", "-o", "out.csv"], "x.json: fabric: the plan has none"),
     "a fabric to simulate that a plan has not": (lambda: plan(fabric=None),

@@ -20,10 +20,10 @@ from planner.report.tables import (
     best,
     brings,
     changes,
-    columns_of_file,
     headline,
     rows_of,
     side_of,
+    sides_of_rows,
     table,
     terms,
     verdicts,
@@ -203,7 +203,7 @@ def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     lines = [f"{n},k{n},{point},optimal,{cell}" for n, cell in enumerate(cells)]
     path = folder / "rows.csv"
     path.write_text("\n".join(["index,key,limits.x,status,figure", *lines, ""]), encoding="utf-8")
-    return columns_of_file(path, None, several=False)
+    return sides_of_rows(path, None, several=False)
 
 
 @each(("cell", "figure"), [

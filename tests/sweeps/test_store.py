@@ -22,7 +22,7 @@ from sweeping import ROOT, small, written
 
 from planner.errors import InputError
 from planner.report import plots as drawn
-from planner.report.tables import columns_of_file
+from planner.report.tables import sides_of_rows
 from planner.sweeps import sweep_run
 from planner.sweeps.row_store import Row, Store, read_rows, row_of_plan, write_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, on_executor, tasks_for
@@ -259,7 +259,7 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     assert [c["reason"][:1] for c in cells] == ["'", "'", "'", "'", "'", "'", "p", "-", "a"]
     assert [float(c["figure"]) for c in cells] == [-1.5 * i for i in range(len(TEXTS))]
     assert [str(r["reason"]) for r in drawn.read_rows(path)] == TEXTS
-    compared = columns_of_file(path, None, several=False)
+    compared = sides_of_rows(path, None, several=False)
     assert [str(c.figures["reason"]) for c in compared] == TEXTS
 
 
@@ -302,7 +302,7 @@ def test_the_row_of_a_plan_with_a_curve_holds_the_curve(tmp_path: Path) -> None:
     assert first["curve.epsilon"] == "0.0987" and first["curve.count"] == "4" and second["curve.epsilon"] == ""
     assert first["curve.points.days_to_train"] == "40; 16; 11.5; 10.9"
     assert first["curve.points.bound_days"] == "38; 15.4321; -; 10.9"
-    side, _ = columns_of_file(tmp_path / "rows.jsonl", None, several=False)
+    side, _ = sides_of_rows(tmp_path / "rows.jsonl", None, several=False)
     assert side.numbers["curve.epsilon"] == 0.0987
     write_rows(tmp_path / "one.csv", [row(1)])
     assert "curve" not in (tmp_path / "one.csv").read_text()
