@@ -61,7 +61,7 @@ class BudgetQuestions:
     instance: Instance  # that of the plan, with its other GPUs and racks
     solving: Solving
     points: list[PricedPoint] = field(default_factory=list)  # the plans so far, first the one from which they go down
-    # Capital in USD up to which no plan trains in fewer than so many days, and these; infinite days: there is none.
+    # Capital in USD and a bound on days: no plan of at most that capital takes fewer; infinite days: none exists.
     answers: list[tuple[float, float]] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
     dear: float = math.inf  # racks of a cluster from which plans cost more than the budget

@@ -161,7 +161,7 @@ def fabric_tiers(built: BuiltFabric) -> str:
     heading = _styled(f"{built.site}: {switches}, {cables}", "strong", WIDTH) + _styled(part, "small", WIDTH)
     drawn, y = _written(heading, 0)
     y += GAP
-    # Tiers from the top down, each with the links to the one below, and their words beside them.
+    # Tiers from the top down, each with the links to the one below, and their labels.
     for drawn_tier, link, below in zip(tiers, [*links, None], [*tiers[1:], None], strict=True):
         drawn_tier.top = y + GAP
         words, foot = _written(drawn_tier.words, y)
