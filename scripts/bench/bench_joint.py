@@ -1,7 +1,8 @@
 """Measure the joint search: CPU seconds to the proof and to the first plan, and what a shared cache saves.
 
-Run `.venv/bin/python scripts/bench/bench_joint.py [--sweep]`. It solves instances/cluster-1k.json and 5gw.json, 5gw
-again with 1 % more money in the same process, and with `--sweep` under 26 budgets from 50 to 200 billion dollars.
+Run `.venv/bin/python scripts/bench/bench_joint.py [--sweep | --sites]`. It solves instances/cluster-1k.json and
+5gw.json, 5gw again with 1 % more money in the same process, and with `--sweep` under 26 budgets from 50 to 200 billion
+dollars. `--sites` solves two-sites-405b.json whole on up to three of four, four of six and six of eight small sites.
 """
 
 import math
@@ -10,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import planner
 from planner.instance.instance import Instance
 from planner.models.joint.joint_world import JointCache, JointSolution
 from planner.models.joint.solve_joint import Solving, solve_joint
@@ -17,6 +19,19 @@ from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 SWEEP = [50e9 * 4 ** (k / 25) for k in range(26)]  # dollars
+# Candidates of `--sites`: name, interconnection, latitude, longitude, dollars a MWh [m].
+TOWNS = (
+    ("abilene", "ercot", 32.45, -99.73, 40), ("new-albany", "eastern", 40.08, -82.81, 36),
+    ("phoenix", "western", 33.4, -112.0, 38), ("atlanta", "eastern", 33.7, -84.4, 41),
+    ("charlotte", "eastern", 35.2, -80.8, 39), ("cheyenne", "western", 41.1, -104.8, 33),
+    ("omaha", "eastern", 41.2, -96.0, 31), ("quincy", "western", 47.2, -119.9, 30),
+)  # fmt: skip
+# The most sites that may open, and the MW of each candidate.
+SMALL_SITES = (
+    (3, (30, 28, 27, 26)),
+    (4, (24, 23, 22, 21, 20, 19)),
+    (6, (16, 15.5, 15, 14.5, 14, 13.5, 13, 12.5)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,34 @@ def with_budget(instance: Instance, usd: float) -> Instance:
     return instance.replaced(limits__budget_usd=usd)
 
 
+def on_small_sites(most: int, mw: tuple[float, ...]) -> Instance:
+    """Return two-sites-405b.json with candidates of few MW, each in an area of its own."""
+    data = load_instance(INSTANCES / "two-sites-405b.json").model_dump(mode="json", exclude_none=True)
+    towns = tuple(zip(TOWNS, mw, strict=False))
+    data["grid"]["balancing_authorities"] = [
+        {"id": f"area-{name}", "interconnection": area, "headroom_mw": own, "energy_usd_per_mwh": usd}
+        for (name, area, _, _, usd), own in towns
+    ]
+    data["grid"]["nodes"] = [
+        {"id": name, "balancing_authority": f"area-{name}", "latitude": lat, "longitude": lon}
+        | dict.fromkeys(("generation_mw", "interconnect_mw"), own)
+        for (name, _, lat, lon, _), own in towns
+    ]
+    data["grid"]["rules"]["max_sites"] = most
+    return load_instance(data)
+
+
+def solve_on_small_sites() -> None:
+    """Print days, capital and CPU seconds of whole solves over several small sites."""
+    for most, mw in SMALL_SITES:
+        started = time.process_time()
+        plan = planner.solve(on_small_sites(most, mw))
+        seconds, opened = time.process_time() - started, len(plan.sites.sites) if plan.sites else 0
+        days, usd = plan.objective.value or math.nan, plan.cost.total_usd if plan.cost else math.nan
+        figures = f"{plan.status:10} {days:9,.3f} days, ${usd / 1e9:,.4f}B, {opened} open"
+        print(f"up to {most} of {len(mw)} sites  {figures} {seconds:7.2f} CPU-s", flush=True)
+
+
 def line(name: str, r: Run) -> str:
     """Return a line of the report."""
     s = r.solution
@@ -54,6 +97,9 @@ def line(name: str, r: Run) -> str:
 
 def main() -> None:
     """Print the figures."""
+    if "--sites" in sys.argv:
+        solve_on_small_sites()
+        return
     print(line("cluster-1k", run(load_instance(INSTANCES / "cluster-1k.json"), JointCache())))
     instance, cache = load_instance(INSTANCES / "5gw.json"), JointCache()
     first = run(instance, cache)
