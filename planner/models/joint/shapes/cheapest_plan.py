@@ -184,12 +184,11 @@ class CheapestSearch(FastestSearch):
         It is that at `waves` wavelengths and round trips up to `rtt` ms; `built`: of fabrics that may be built, which
         draw no less than their links and leaf ports.
         """
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        racks = [q.traffic.racks(g) for g in q.shape.blocks]
-        alone = self.floor_usd.usd_over(racks)
-        if self._prices is None or sites is None:
+        q = self.shape_problem
+        alone = self.floor_usd.usd_over([q.traffic.racks(g) for g in q.shape.blocks])
+        if self._prices is None:
             return alone
-        least = sites.fabric_usd_per_mw * sum(racks) * sites.min_fabric_mw(q.traffic.rails)  # the prices count it
+        least = q.min_power_usd  # the prices of the shape's own racks count it
         power = self._power_usd if built else least
         fibre = float(q.min_fibre_usd[waves] - q.min_fibre_usd[1]) if q.several else 0.0
         extent = self._extent_prices

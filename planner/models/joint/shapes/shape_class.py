@@ -132,8 +132,7 @@ class _WithEndpoints(FastestSearch):
 
     @cached_property
     def _power_usd(self) -> float:
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        return 0.0 if sites is None else sites.fabric_usd_per_mw * q.racks * sites.min_fabric_mw(q.traffic.rails)
+        return self.shape_problem.min_power_usd
 
     @property
     def _prices(self) -> Prices | None:

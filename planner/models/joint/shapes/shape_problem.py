@@ -194,6 +194,12 @@ class ShapeProblem:
         return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
 
     @property
+    def min_power_usd(self) -> float:
+        """Price in USD at the sites of the least power that fabrics of all racks of a shape draw."""
+        sites = self.world.sites
+        return 0.0 if sites is None else sites.fabric_usd_per_mw * self.racks * sites.min_fabric_mw(self.traffic.rails)
+
+    @property
     def _sites_usd(self) -> float:
         return self.world.budget - self.min_fabrics_usd
 
