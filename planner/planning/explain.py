@@ -93,7 +93,7 @@ def _answers(questions: "_Questions", start_days: float | None, near: int, withi
     if plan.sites is not None:
         nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
         yield "nodes", *nodes
-    more = [replace(x, loosens=x.choice in questions.seldom_short) for x in limits_of(plan)]
+    more = [replace(x, loosens=x.choice in questions.asked_together) for x in limits_of(plan)]
     variants = list(variants_of(plan, [x.node for x in nodes if x.racks and not x.opened]))  # else none opens it
     starts = [] if start_days is None else changed_instance.each_start(plan.instance)
     starts = [x for x in starts if changed_instance.latest_start_days(x) != start_days]
@@ -291,9 +291,11 @@ class _Questions:
         self.tolerance = SHOWN
         if own.bound and own.value and self.proven:
             self.tolerance = max(SHOWN, min(1 - own.bound / own.value, max(goal.tolerance, goal.indifference)))
-        # Limits that are asked together first: of sites, and memory where the fullest GPU has much to spare.
+        # Limits that are asked together first: of sites, memory where the fullest GPU has much to spare, and all others
+        # where dollars are minimized, as capital comes in steps of whole modules, which a little more seldom saves.
         spare = layout is not None and layout.metrics.memory_bytes_per_gpu < 0.9 * layout.metrics.memory_limit_bytes
-        self.seldom_short: tuple[str, ...] = (*OF_SITES, "memory") if spare else OF_SITES
+        others = LOOSER[1:] if goal.in_dollars else ("memory",) if spare else ()
+        self.asked_together = {*OF_SITES, *others}
 
     @property
     def left(self) -> bool:
@@ -331,7 +333,7 @@ class _Questions:
         # What is worth nothing together is worth nothing alone.
         if x.loosens and len(self.looser) > 1 and self.left:
             changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
-            self.together = self._ask(changed, self.next("all rules of sites and fabrics together"))
+            self.together = self._ask(changed, self.next("all limits that are seldom short together"))
             self.looser = []
         together = self.together if x.loosens else None
         if together is not None:

@@ -221,8 +221,7 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
         block = strategy.block(stages)
         if block is None or block.stages_per_rack != layout.stages_per_rack:
             continue
-        pipelines, zeros = strategy.pipelines, strategy.problem.zero_stages
-        if ((pipelines.p == stages) & (pipelines.v == virtual)).any() and layout.zero_stage in zeros:
+        if world.has(strategy, stages, virtual, layout.zero_stage):
             replicas, filling = layout.data_parallel, layout.microbatches_per_step
             return Column(strategy=strategy, zero=layout.zero_stage, p=stages, v=virtual, d=replicas, m=filling)
     return None
@@ -233,8 +232,7 @@ def column_like(column: Column, world: World) -> Column | None:
     of = column.strategy
     for s in world.strategies():
         if (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes):
-            known = ((s.pipelines.p == column.p) & (s.pipelines.v == column.v)).any()
-            return replace(column, strategy=s) if known and column.zero in s.problem.zero_stages else None
+            return replace(column, strategy=s) if world.has(s, column.p, column.v, column.zero) else None
     return None
 
 

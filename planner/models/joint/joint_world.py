@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import compress, product
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from planner.instance.instance import Instance, Limits, Objective, hardware_kind, pinned_blocks
 from planner.models.fabric.fabric_templates import Template, Templates
@@ -25,6 +27,7 @@ from planner.physics.recovery import Upkeep, lanes_to_choose
 from planner.physics.site import cost
 from planner.physics.training.layer_time import LayerTimes, days_of
 from planner.physics.training.operations import LayerShape
+from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
@@ -108,7 +111,7 @@ class JointCache:
     """
 
     question: Any = None  # an instance, what no plan may have, then seed and threads
-    without: dict[str, Any] = field(default_factory=dict)
+    without: dict[str, Any] = field(default_factory=dict)  # values that no plan may have, by the paths of their pins
     listed: list[Strategy] | None = None
     degrees: list[tuple[LayerShape, str]] | None = None  # by which layers may be cut
     cut: dict[tuple[LayerShape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
@@ -148,7 +151,7 @@ class JointCache:
                 own, other = _needs(self.question), _needs(question)
                 strategies, sites, fabrics = (a == b for a, b in zip(own, other, strict=True))
                 for same, names in (
-                    (strategies, ("cut", "terms")),
+                    (strategies, ("degrees", "cut", "terms")),
                     (strategies and sites, ("tables", "bounds", "free", "slower")),
                     (sites, ("sites", "site_bounds")),
                     (fabrics, ("templates",)),
@@ -219,6 +222,20 @@ class World:
         """Count something for the certificate of a joint plan."""
         self.counts[name] = self.counts.get(name, 0) + number
 
+    def allows(self, name: str, values: Any) -> Any:
+        """Return whether plans of the joint question may have a value of a layout's choice, or each of an array."""
+        return values != self.cache.without.get(f"layout.{name}")
+
+    def zero_stages(self, s: Strategy) -> list[int]:
+        """Return the ZeRO stages of a strategy that plans of the joint question may have."""
+        return [zero for zero in s.problem.zero_stages if self.allows("zero_stage", zero)]
+
+    def has(self, s: Strategy, p: int, v: int, zero: int) -> bool:
+        """Return whether plans of the joint question may have pipelines of a strategy under a ZeRO stage."""
+        known = np.any((s.pipelines.p == p) & (s.pipelines.v == v))
+        allowed = self.allows("pipeline_parallel", p) and self.allows("virtual_stages", v)
+        return bool(known and allowed and zero in self.zero_stages(s))
+
     def strategies(self, count: int | None = None) -> list[Strategy]:
         """List all strategies (ways to cut a layer) of the joint question, each made once; raise at the deadline.
 
@@ -249,6 +266,9 @@ class World:
                 cache.timed[shape] = one
                 cache.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
             found += cache.cut[degrees]
+        if cache.without:
+            every = [shape_values(s.shape) | {"schedule": s.order} for s in found]
+            found = list(compress(found, (all(map(self.allows, x, x.values())) for x in every)))
         cache.listed = found if count is None else cache.listed
         return found
 
@@ -369,8 +389,8 @@ def most_paid(instance: Instance) -> tuple[float, float]:
 
 def _needs(question: Any) -> tuple[Any, Any, Any]:
     """Return what a question's cached strategies, site answers and fabric tables each depend on."""
-    # Strategies depend on neither money nor sites, and sites and fabrics on neither model, batch, memory nor layouts.
-    # The tables of pipelines depend on all but the values of degrees that no plan may have.
+    # Strategies and tables of pipelines depend on neither money nor values that no plan may have, which the search
+    # leaves out; sites and fabrics on neither model, batch, memory nor layouts.
     instance, without, how = question
     limits, gpu = instance.limits, instance.hardware.accelerator
     own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
@@ -378,10 +398,8 @@ def _needs(question: Any) -> tuple[Any, Any, Any]:
     memory = {} if isinstance(gpu, str) else {"hardware__accelerator__hbm_bytes": 0.0}
     others = limits.replaced(max_batch_tokens=None, memory_reserve_fraction=0.0)
     campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), limits=others, **memory)
-    # Each value of the degrees by which a layer is cut makes strategies of its own.
-    parallel = (f"layout.{x}_parallel" for x in ("tensor", "context", "expert", "sequence"))
     return (
-        (alone, _but(("sites", "placement.stripes", "layout.microbatch_sequences", *parallel), without)),
+        alone,
         (campus, _but(("layout.", "placement.stripes"), without), how),
         (campus, _but(("layout.", "sites"), without)),
     )

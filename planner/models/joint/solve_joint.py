@@ -62,7 +62,7 @@ class Solving:
         """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
         cache, seed, threads = self.cache, self.options.seed, self.options.threads
         cache.serve(instance, without or {}, seed, threads)
-        problem = problem_of(instance, cache.without)
+        problem = problem_of(instance)
         if instance.grid is not None and cache.sites is None:
             from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 

@@ -60,7 +60,6 @@ class JointProblem:
     all_rails: bool
     calendar: Calendar | None = None  # failures, where they count
     pins: dict[str, Any] = field(default_factory=dict)
-    without: dict[str, Any] = field(default_factory=dict)  # values that no plan may have, by the paths of their pins
     joined: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)  # by GPUs cabled
 
     def joined_racks(self, wired_gpus: int) -> float:
@@ -129,17 +128,15 @@ class JointProblem:
 
     def options(self, name: str, free: Iterable[Any]) -> list[Any]:
         """Return the values of a choice of the layout that pins leave of the free ones in the declared space."""
-        wanted, path = self.pin(name), f"layout.{name}"
+        wanted = self.pin(name)
         if name == "pipeline_parallel" and self.stage_layers is not None:
             free = [p for p in free if p == len(self.stage_layers)]
         if name == "virtual_stages" and self.stage_layers is not None:
             free = [v for v in free if v <= min(self.stage_layers)]
-        if path in self.without:
-            free = [x for x in free if x != self.without[path]]
         return [x for x in free if x == wanted] if wanted is not None else list(free)
 
 
-def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> JointProblem:
+def problem_of(instance: Instance) -> JointProblem:
     """Read the joint problem from a loaded instance; refuse a pin outside the declared space."""
     machine, tokens = machine_of(instance), instance.limits.max_batch_tokens
     if tokens is None:
@@ -159,7 +156,6 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Joi
         calendar=calendar,
         all_rails=instance.network is not None and instance.network.spares.asked,
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
-        without=without or {},
     )
     _refuse_pins(problem)
     if not _is_left(problem) and _is_left(problem.freed):

@@ -207,6 +207,11 @@ def most_blocks(world: World, rows: StrategyRows) -> Ints:
     return np.asarray(most[rows.rails] // rows.racks)
 
 
+def allowed(world: World, rows: StrategyRows) -> Flags:
+    """Return which pipelines of a strategy the plans of the joint question may have."""
+    return np.asarray(world.allows("pipeline_parallel", rows.p) & world.allows("virtual_stages", rows.v))
+
+
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return a strategy table's pipelines with a replica (`d` the most, `m` the least), with lower bounds."""
     t = table_of(world, s)

@@ -254,7 +254,7 @@ class Loop(OpenNodes):
             self.push_ranges(replace(x, seconds=seconds, done=done, times=x.times + 1))
             return
         found = []
-        for zero in sorted(narrow.of.strategy.problem.zero_stages, reverse=True):
+        for zero in sorted(goal.world.zero_stages(narrow.of.strategy), reverse=True):
             staged = bounded(goal, under_stage(narrow, zero))
             if len(staged.at) <= FEW_RANGES:
                 staged, terms = in_memory(goal, staged), narrow.of.under_zero.get(zero)

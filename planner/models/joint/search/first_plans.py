@@ -19,6 +19,7 @@ from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Strategy
 from planner.models.joint.strategy_tables import (
+    allowed,
     column_at,
     columns_of,
     free_seconds,
@@ -123,8 +124,9 @@ def by_racks(goal: Goal) -> list[Column]:
     for _, s in sampled(goal, SAMPLED):
         goal.tick()
         seconds, table = pipelines_of(goal.world, s)
-        for zero in _likely_zeros(s):
-            x = under_zero(s, zero, table, seconds, NEVER)
+        useful = np.flatnonzero(allowed(goal.world, table))
+        for zero in _likely_zeros(goal.world, s):
+            x = under_zero(s, zero, table.part(useful), seconds[useful], NEVER)
             if x is None:
                 continue
             wanted = s.problem.pin("data_parallel")
@@ -135,8 +137,9 @@ def by_racks(goal: Goal) -> list[Column]:
     return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
 
 
-def _likely_zeros(s: Strategy) -> list[int]:
-    return [z for z in s.problem.zero_stages if z in LIKELY_ZEROS] or s.problem.zero_stages
+def _likely_zeros(world: World, s: Strategy) -> list[int]:
+    zeros = world.zero_stages(s)
+    return [z for z in zeros if z in LIKELY_ZEROS] or zeros
 
 
 def sampled(goal: Goal, count: int) -> list[tuple[float, Strategy]]:
@@ -205,9 +208,9 @@ def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> I
     """Yield ever faster columns of a strategy, of almost the most blocks there can be, as first plans, with times."""
     # Times are on the free network. For each number of stages the column of the least floor is tried.
     keys, table = pipelines_of(world, s)
-    few = np.flatnonzero(keys < cutoff)
+    few = np.flatnonzero((keys < cutoff) & allowed(world, table))
     few = few[np.argsort(keys[few], kind="stable")]
-    for zero in _likely_zeros(s):
+    for zero in _likely_zeros(world, s):
         found = under_zero(s, zero, table.part(few), keys[few], cutoff)
         if found is None:
             continue
@@ -326,7 +329,9 @@ def cheap_columns(goal: CapitalGoal) -> Iterator[tuple[float, Column]]:
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(goal, MANY_SAMPLED):
         goal.tick()
-        for any_stage, zero in itertools.product(goal.first_ranges(table_of(goal.world, s)), _likely_zeros(s)):
+        for any_stage, zero in itertools.product(
+            goal.first_ranges(table_of(goal.world, s)), _likely_zeros(goal.world, s)
+        ):
             x = in_memory(goal, bounded(goal, under_stage(any_stage, zero)))
             for i in np.lexsort((x.seconds, x.usd))[:LIKELY_PIPELINES].tolist():
                 found.append((float(x.usd[i]), len(found), x.part(np.array([i]))))

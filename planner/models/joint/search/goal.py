@@ -13,7 +13,7 @@ from planner.models.joint.joint_world import CENTS, JointPlan, Shape, World
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
-from planner.models.joint.strategy_tables import StrategyTable, most_blocks
+from planner.models.joint.strategy_tables import StrategyTable, allowed, most_blocks
 
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is
@@ -174,8 +174,9 @@ class Goal(ABC):
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield the ranges of blocks from which the goal's search of a strategy's pipelines begins."""
-        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows))
-        yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
+        at = np.flatnonzero(allowed(self.world, of.rows))
+        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows))[at]
+        yield all_ranges(of, np.zeros_like(most), most, at)
 
     def strategy_usd(self, s: Strategy) -> float:
         """Bound a strategy's capital in USD as the goal counts it, before its pipelines are known."""

@@ -112,7 +112,7 @@ class LeastCapital(CapitalGoal):
         """Seek plans of less capital than the first: the fastest for less money, while they meet the deadline."""
         # The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those
         # of few strategies.
-        refused = 0.0
+        refused = self.known_floor
         for _ in range(CHEAPER if self.seeks and len(self.world.strategies()) > CLIMBED else 0):
             best = self.incumbent
             if best is None:
