@@ -3,9 +3,11 @@
 import itertools
 import math
 import random
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ from planner.models.joint.search.block_ranges import bounded, in_memory, under_s
 from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
 from planner.models.joint.stage_split import Column, Stages, fastest_split, patterns_of
 from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
 from planner.models.joint.strategy_tables import (
@@ -51,6 +53,7 @@ from planner.models.joint.strategy_tables import (
 )
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.training import schedule, step_prediction
+from planner.physics.training.parallel_strategy import layout_values
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
 from planner.solvers import signals
@@ -476,14 +479,36 @@ def test_pins_outside_the_space_are_refused(pins: dict[str, Any], words: str) ->
         solved(with_pins(toy(8), **pins))
 
 
-def test_without_a_value() -> None:
-    i = toy(8)
-    free = known(i)
+OTHERWISE: dict[str, Iterable[Any]] = {
+    "tensor_parallel": range(1, 17),
+    "context_parallel": range(1, 17),
+    "expert_parallel": range(1, 17),
+    "pipeline_parallel": range(1, 17),
+    "virtual_stages": range(1, 9),
+    "microbatch_sequences": (1, 2, 4, 8),
+    "zero_stage": range(4),
+    "sequence_parallel": (False, True),
+    "schedule": get_args(schedule.Schedule),
+}
+
+
+@pytest.mark.parametrize("seed", [8, *more(0, 2, 3, 4, 5)])
+def test_without_a_value_the_best_plan_is_that_of_all_other_pinned_values(seed: int) -> None:
+    i, cache, dearer = toy(seed), JointCache(), 0
+    free = solve_joint(i, Solving(cache=cache))
     assert free.plan is not None and free.days is not None
-    p = free.plan.column.p
-    other = solve_joint(i, Solving(), without={"layout.pipeline_parallel": p})
-    assert other.plan is None or other.plan.column.p != p
-    assert other.days is None or other.days >= free.days * (1 - 1e-9)
+    own = layout_values(strategy_of(free.plan))
+    for name, values in OTHERWISE.items():
+        if f"layout.{name}" in i.pins:
+            continue
+        pinned = [math.inf]
+        for value in set(values) - {own[name]}:
+            with suppress(InputError):  # outside the declared space
+                pinned.append(solved(with_pins(i, **{f"layout.{name}": value})).days or math.inf)
+        found = solve_joint(i, Solving(cache=cache), without={f"layout.{name}": own[name]})
+        assert (found.days or math.inf) == pytest.approx(min(pinned), rel=1e-9), name
+        dearer += (found.days or math.inf) > free.days * (1 + 1e-9)
+    assert dearer
 
 
 def test_a_layout_alone() -> None:
