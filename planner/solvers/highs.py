@@ -354,7 +354,7 @@ class HighsSearch:
         lp = self.h.getLp()
         costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
         none = np.zeros(len(every))
-        for column, gate in () if self.rows is None else self.rows.gates:
+        for column, gate in self.rows.gates:
             at = self.at[column]
             none[at] = -self.sense
             self.h.changeColsCost(len(every), every, none)
@@ -379,8 +379,7 @@ class HighsSearch:
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
         self.lazy = {place[i] for i in self.lazy if i in place}
-        if self.rows is not None:
-            self.rows.forget()
+        self.rows.forget()
 
     def restore(self) -> None:
         """Make the integers of the MILP in HiGHS whole and free again."""
