@@ -269,9 +269,8 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
     """Return the JSON location of a validation error, without validation's own steps; a `missing` key stays last."""
     found: list[int | str] = []
     for i, part in enumerate(location):
-        if isinstance(data, Mapping) and part in data:
-            data = data[str(part)]
-        elif isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
+        listed = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)
+        if listed or (isinstance(data, Mapping) and part in data):
             data = data[part]
         elif not (missing and i == len(location) - 1):
             continue

@@ -127,8 +127,7 @@ def _layout_certificate(joint: Certificate, choice: JointPlan) -> Certificate:
     least, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
     if least < 1 - ROUNDING:
         raise InternalError(f"layout: a split of layers takes {least:.9f} of the step's time")
-    solver = f"{joint.solver}; {certificate.LISTED}"
-    return joint.replaced(solver=solver, variables=patterns, constraints=column.p)
+    return joint.replaced(solver=f"{joint.solver}; {certificate.LISTED}", variables=patterns, constraints=column.p)
 
 
 def _freed(instance: Instance, choice: JointPlan) -> certificate.FreedLayout | None:

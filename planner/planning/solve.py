@@ -109,8 +109,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     started = deadline.elapsed
     key, known = known_answer(solving.cache, instance, options, seek_others=seek_others)
     if known is None:
-        within = kept_within(instance, seek_others=seek_others)
-        best, *others = best_choice(instance, solving, within)
+        best, *others = best_choice(instance, solving, kept_within(instance, seek_others=seek_others))
         whole, instance, solution = instance, best.instance, best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):

@@ -244,8 +244,7 @@ def bound_of(lp: Any, duals: list[float]) -> float | None:
     for row, column, value in zip(*(each.tolist() for each in entries_of(lp)), strict=True):
         if y[row]:
             reduced[column] -= y[row] * Fraction(value)
-    pairs = [(y, lp.row_lower_, lp.row_upper_), (reduced, lp.col_lower_, lp.col_upper_)]
-    for multipliers, lower, upper in pairs:
+    for multipliers, lower, upper in ((y, lp.row_lower_, lp.row_upper_), (reduced, lp.col_lower_, lp.col_upper_)):
         for multiplier, low, high in zip(multipliers, lower, upper, strict=True):
             side = low if multiplier > 0 else high
             if multiplier and not math.isfinite(side):
