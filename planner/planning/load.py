@@ -260,8 +260,10 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         if "dragonfly" not in str(network.get("families")):
             usual["survives"] = LOSSES[0]
         data["network"] = {**usual, "max_rails_per_leaf": None, **network}
-    data["pins"] = {**(data.get("pins") or {}), **pins}
-    if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
+    if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
+        data["pins"] = {**(data.get("pins") or {}), **pins}
+    hardware = data.get("hardware")
+    if not (isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR):
         data = with_names_resolved(data, where, faults)
 
     def problems(instance: FabricInstance) -> Iterator[str]:

@@ -466,6 +466,14 @@ def test_a_dict_is_read_as_json_would_hold_it() -> None:
         question_of({**asked, 3: 4}, {})
 
 
+@each("key", ["hardware", "pins"])
+def test_parts_of_another_type_are_refused(key: str) -> None:
+    """A number in place of the hardware or of the pins of a question is refused by its path."""
+    network = {"switches": ["25.6T-64x400G"], "optics": {"name": "400G-DR4", "price_usd": 700, "power_watts": 9}}
+    with pytest.raises(InputError, match=f"fabric design: {key}: "):
+        question_of({"name": "mine", "network": network, "hardware": {}, key: 5}, {})
+
+
 def test_figures_are_written_for_a_reader() -> None:
     """Power above a megawatt is in MW, one switch is one, and ratios of dragonflies are those of the worst traffic."""
     assert re.search(r"\d MW\. Proven", summary(designed(2048, max_tiers=3), 200))
