@@ -5,8 +5,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
 from itertools import islice
+from operator import getitem
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -246,14 +247,10 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
         if other and any(own[: len(path)] == path for own in meant):
             continue
         if fault["type"] == "extra_forbidden":
-            *parents, key = fault["loc"]
-            root = schema_of(model)
-            forms = list(_forms(root, root))
-            for part in parents:
-                forms = _forms_inside(forms, part, root) or forms  # a step of validation's own leads nowhere
-            keys: Schema = next((form["properties"] for form in forms if "properties" in form), {})
+            holders = _forms_at(model, path[:-1])
+            keys: Schema = next((form["properties"] for form in holders if "properties" in form), {})
             known = sorted(own for own in keys if own not in ADDED_KEYS)
-            yield path, f"unknown key; {hint(str(key), known, KEY_CUTOFF) if known else 'remove it'}"
+            yield path, f"unknown key; {hint(str(path[-1]), known, KEY_CUTOFF) if known else 'remove it'}"
         elif fault["type"] == "missing":
             yield path, "is missing; add it"
         else:
@@ -269,9 +266,8 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
     """Return the JSON location of a validation error, without validation's own steps; a `missing` key stays last."""
     found: list[int | str] = []
     for i, part in enumerate(location):
-        if isinstance(data, Mapping) and part in data:
-            data = data[str(part)]
-        elif isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
+        listed = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)
+        if listed or (isinstance(data, Mapping) and part in data):
             data = data[part]
         elif not (missing and i == len(location) - 1):
             continue
@@ -295,24 +291,28 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
     if not location:
         return False
     *parents, last = location
-    root = schema_of(model)
-    holder, schemas = data, list(_forms(root, root))
-    for part in parents:
-        try:
-            holder = holder[part]
-        except (KeyError, IndexError, TypeError):
-            return False
-        schemas = _forms_inside(schemas, part, root)
-    inner = [found for schema in schemas for found in _inside(schema, last)]
-    needed = any(last in schema.get("required", ()) for schema in schemas)
-    made = not drop and any("properties" in form for schema in inner for form in _forms(schema, root))
-    if isinstance(holder, dict) and not (inner and (needed or made)):
+    try:
+        holder = reduce(getitem, parents, data)
+    except (KeyError, IndexError, TypeError):
+        return False
+    forms = _forms_at(model, location)
+    needed = any(last in form.get("required", ()) for form in _forms_at(model, parents))
+    made = not drop and any("properties" in form for form in forms)
+    if isinstance(holder, dict) and not (forms and (needed or made)):
         return holder.pop(str(last), holder) is not holder
     listed = isinstance(holder, list) and isinstance(last, int) and last < len(holder)
-    if inner and (listed or isinstance(holder, dict)):
-        holder[str(last) if isinstance(holder, dict) else last] = _plainest(inner[0], root)
+    if forms and (listed or isinstance(holder, dict)):
+        holder[str(last) if isinstance(holder, dict) else last] = _plainest({"anyOf": forms}, schema_of(model))
         return True
     return False
+
+
+def _forms_at(model: type[BaseModel], location: Iterable[int | str]) -> list[Schema]:
+    root = schema_of(model)
+    forms = list(_forms(root, root))
+    for part in location:
+        forms = [form for outer in forms for inner in _inside(outer, part) for form in _forms(inner, root)]
+    return forms
 
 
 def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
@@ -323,10 +323,6 @@ def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
             yield from _forms(form, root)
     else:
         yield schema
-
-
-def _forms_inside(schemas: list[Schema], part: int | str, root: Schema) -> list[Schema]:
-    return [form for schema in schemas for inner in _inside(schema, part) for form in _forms(inner, root)]
 
 
 def _inside(schema: Schema, part: int | str) -> list[Schema]:

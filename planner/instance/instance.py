@@ -264,8 +264,7 @@ def network_problems(network: Network | None) -> Iterator[str]:
             named = RATE.match(part.name)  # in files without a rate the name says it
             links.append((part, part.gbps or (float(named[1]) if named else None)))
     for switch in (switch for switch in network.switches if isinstance(switch, Switch) and switch.link_factor == 1):
-        other = [(part, gbps) for part, gbps in links if gbps not in (None, switch.port_gbps)]
-        for link, gbps in other[:1]:
+        for link, gbps in [(part, gbps) for part, gbps in links if gbps not in (None, switch.port_gbps)][:1]:
             ports = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s, but links cost as {link.name}"
             own = f" of {gbps:g} Gb/s" if link.gbps else ", whose gbps is absent and whose name says another rate"
             yield f"network.switches: {ports}{own}; give parts of that rate, or its link_factor over them"

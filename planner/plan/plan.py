@@ -279,25 +279,18 @@ def changed_decisions(before: Row, after: Row) -> dict[str, str]:
 
 def digest(plan: Plan) -> dict[str, Figure]:
     """Return a plan's figures by dotted name, entries of lists by id, with totals and what each limit leaves unused."""
-    figures = dict[str, Figure]()
-    if plan.sites is not None:
-        figures.update(_sites(plan.sites))
-    if plan.layout is not None:
-        figures.update(_layout(plan.layout))
-    if plan.fabric is not None:
-        figures.update(_fabric(plan.fabric))
-    if plan.placement is not None:
-        figures.update(_flat("placement", plan.placement))
-        figures.update(_flat("placement.certificate", plan.placement.certificate, *PROOF))
-    if plan.reliability is not None:
-        figures.update(_flat("reliability", plan.reliability))
-        figures.update(_flat("reliability", plan.reliability, "spare_racks_by_site", "lost_days"))
-    if plan.cost is not None:
-        figures.update(_flat("cost", plan.cost, "total_usd", "capex_usd", "opex_usd_per_year"))
-    if plan.run is not None:
-        figures.update(_flat("run", plan.run))
-        figures.update(_flat("run", plan.run, "usd", "replacements"))
-        figures["run.not_counted"] = "; ".join(plan.run.not_counted) or None
+    figures, placed, run = dict[str, Figure](), plan.placement, plan.run
+    figures.update(_sites(plan.sites) if plan.sites else ())
+    figures.update(_layout(plan.layout) if plan.layout else ())
+    figures.update(_fabric(plan.fabric) if plan.fabric else ())
+    figures.update(_flat("placement", placed))
+    figures.update(_flat("placement.certificate", placed and placed.certificate, *PROOF))
+    figures.update(_flat("reliability", plan.reliability))
+    figures.update(_flat("reliability", plan.reliability, "spare_racks_by_site", "lost_days"))
+    figures.update(_flat("cost", plan.cost, "total_usd", "capex_usd", "opex_usd_per_year"))
+    figures.update(_flat("run", run))
+    figures.update(_flat("run", run, "usd", "replacements"))
+    figures["run.not_counted"] = "; ".join(run.not_counted) if run and run.not_counted else None
     # What each limit leaves unused: the limit less what is used of it.
     limits, metrics = plan.instance.limits, plan.layout and plan.layout.metrics
     used: dict[str, Any] = {
@@ -311,9 +304,9 @@ def digest(plan: Plan) -> dict[str, Figure]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def _flat(where: str, part: BaseModel, *names: str) -> Iterator[tuple[str, Figure]]:
+def _flat(where: str, part: BaseModel | None, *names: str) -> Iterator[tuple[str, Figure]]:
     """Yield figures of a plan's part: of `names`, tables by key and lists in one text; else all its plain fields."""
-    for name in names or type(part).model_fields:
+    for name in names or type(part).model_fields if part else ():
         value: Any = getattr(part, name)
         if isinstance(value, (str, float, int)):
             yield f"{where}.{name}", value

@@ -21,7 +21,7 @@ from planner.instance.base_types import Frozen
 from planner.instance.framework_rules import Overlap
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.workload import CORE_ATTENTION
+from planner.instance.workload import CORE_ATTENTION, DISPATCH_SECONDS
 from planner.models import Options
 from planner.physics import step_errors
 from planner.physics.recovery import best_stretch
@@ -327,7 +327,6 @@ GEMM = (*(f"gemm_efficiency.{name}" for name in ("max_share", "operand_traffic",
 HBM = ("hbm_bytes_per_second", "hbm_efficiency")
 SCALE_UP = ("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds", "collective_seconds")
 NIC = ("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
-DISPATCH = {"all_to_all": "all_to_all_seconds", "deep_ep": "deep_ep_seconds", "hybrid_ep": "hybrid_ep_seconds"}
 FLASH_KERNEL = ("attention_efficiency", "softmax_width")
 UNALIGNED = "gemm_efficiency.unaligned_share"
 EXPERTS = ("expert_efficiency", "expert_seconds")
@@ -340,7 +339,7 @@ SET_BY: dict[str, tuple[str, ...]] = {
     "recompute": (*GEMM, "elementwise_traffic", "selective_gemm_share", "recompute_modules"),
     "tensor_parallel": (*SCALE_UP, "overlaps", "tensor_overlap", "copies_split_sequences"),
     "context_parallel": (*SCALE_UP, *NIC, "overlaps"),
-    "expert_parallel": (*SCALE_UP, *NIC, "overlaps", "expert_overlap", "dispatcher", *DISPATCH.values()),
+    "expert_parallel": (*SCALE_UP, *NIC, "overlaps", "expert_overlap", "dispatcher", *DISPATCH_SECONDS.values()),
     "launch": ("cuda_graphs", "launch_seconds", "overlap_launch_seconds", "microbatch_seconds"),
     "offload": ("host_bytes_per_second", "activation_offload"),
     "sharding": (*SCALE_UP, *NIC, "sharding_exposed"),
@@ -364,7 +363,7 @@ def _constants(instance: Instance, part: str) -> Iterator[Constant]:
     unused |= set() if attends_in_fp8(machine) else {"fp8_attention"}
     unused |= set() if software.recompute_modules != CORE_ATTENTION else {"recompute_modules"}
     unused |= {*EXPERTS, "expert_cast_seconds", "fused_experts"} if machine.model.experts is None else set()
-    unused |= {path for name, path in DISPATCH.items() if name != software.dispatcher}
+    unused |= {path for name, path in DISPATCH_SECONDS.items() if name != software.dispatcher}
     unused |= {UNALIGNED} if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0 else set()
     for name in SET_BY[part]:
         if name in unused:

@@ -127,8 +127,7 @@ def _layout_certificate(joint: Certificate, choice: JointPlan) -> Certificate:
     least, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
     if least < 1 - ROUNDING:
         raise InternalError(f"layout: a split of layers takes {least:.9f} of the step's time")
-    solver = f"{joint.solver}; {certificate.LISTED}"
-    return joint.replaced(solver=solver, variables=patterns, constraints=column.p)
+    return joint.replaced(solver=f"{joint.solver}; {certificate.LISTED}", variables=patterns, constraints=column.p)
 
 
 def _freed(instance: Instance, choice: JointPlan) -> certificate.FreedLayout | None:
@@ -153,9 +152,9 @@ def _assumptions(choice: JointPlan) -> Assumptions:
 
 
 def _metrics(instance: Instance, choice: JointPlan) -> LayoutMetrics:
-    fibre, assumed = choice.conditions.fibre, {name: own for name, own in _assumptions(choice) if own is not None}
+    fibre = choice.conditions.fibre
     conditions = Conditions(
-        **assumed,
+        **dict(_assumptions(choice)),
         wan_round_trips=1.0 if fibre is None else fibre.round_trips,
         transport_slowdown=transport_slowdown_of(instance.network),
     )
@@ -344,13 +343,13 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
     )
 
 
-def inspection(plan: Plan, cache: JointCache | None) -> Any:
+def inspection(plan: Plan, cache: JointCache) -> Any:
     """Return as one key all that the enumeration of a joint plan's proof reads, but the instance less its budget.
 
     The budget enters through the maximum racks. None without such a proof, or where the cache is of another instance.
     """
     in_days = plan.instance.objective.minimize == "days_to_train"
-    if cache is None or plan.proof is None or plan.layout is None or not in_days or not cache.serves(plan.instance):
+    if plan.proof is None or plan.layout is None or not in_days or not cache.serves(plan.instance):
         return None
     racks = tuple(max_racks(plan.instance, gpus) for gpus in range(cost.rack_of(plan.instance.hardware).gpus + 1))
     stated = plan.proof.max_racks_by_wired_gpus, plan.proof.joined_racks_by_wired_gpus

@@ -82,21 +82,7 @@ def load_instance(
     An InputError names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
     where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
-
-    def plain(value: Any) -> Any:
-        if not hasattr(value, "tolist"):
-            raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
-        return value.tolist()
-
-    given = given.instance if isinstance(given, Plan) else given
-    if isinstance(given, Instance):
-        data: Any = given.model_dump(mode="json")
-    elif isinstance(given, Mapping):
-        # A dict as JSON would hold it, figures of numpy as plain numbers.
-        data = instance_data(json.loads(json.dumps(given, default=plain)), where)
-        read_config(data, where, Path())
-    else:
-        data = read_instance_file(Path(given))
+    data = _data_of(given.instance if isinstance(given, Plan) else given, where)
     hardware = data.get("hardware")
     if isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR:
         remedy = "give the model to train, or ask for the fabric with `planner fabric design`"
@@ -121,6 +107,23 @@ def load_instance(
         yield from chain(sizes, (problem for problem in relations if problem.partition(": ")[0] not in named))
 
     return validated(Instance, data, where, problems=problems, faults=faults)
+
+
+def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> dict[str, Any]:
+    """Return an instance's data as JSON would hold them, figures of numpy as plain numbers."""
+
+    def plain(value: Any) -> Any:
+        if not hasattr(value, "tolist"):
+            raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
+        return value.tolist()
+
+    if isinstance(given, Instance):
+        return given.model_dump(mode="json")
+    if not isinstance(given, Mapping):
+        return read_instance_file(Path(given))
+    data = instance_data(json.loads(json.dumps(given, default=plain)), where)
+    read_config(data, where, Path())
+    return data
 
 
 def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
@@ -241,12 +244,9 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     An InputError names file, JSON path, value and what was expected, also for keys that a fabric alone does not use.
     """
     where, faults = "fabric design" if isinstance(given, (FabricInstance, Mapping)) else str(given), Faults()
-    if isinstance(given, FabricInstance):
-        if not pins:
-            return given
-        data: dict[str, Any] = given.model_dump(mode="json")  # null is no limit where an absent key has its usual value
-    else:
-        data = dict(given) if isinstance(given, Mapping) else read_instance_file(Path(given))
+    if isinstance(given, FabricInstance) and not pins:
+        return given
+    data = _data_of(given, where)  # null is no limit where an absent key has its usual value
     ignored = [key for key in ("grid", "operation", "reliability", "wan", "workload") if data.get(key) is not None]
     if ignored:
         remedy = "`planner solve` decides over all; leave them out to design a fabric alone"
@@ -260,8 +260,10 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         if "dragonfly" not in str(network.get("families")):
             usual["survives"] = LOSSES[0]
         data["network"] = {**usual, "max_rails_per_leaf": None, **network}
-    data["pins"] = {**(data.get("pins") or {}), **pins}
-    if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
+    if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
+        data["pins"] = {**(data.get("pins") or {}), **pins}
+    hardware = data.get("hardware")
+    if not (isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR):
         data = with_names_resolved(data, where, faults)
 
     def problems(instance: FabricInstance) -> Iterator[str]:
@@ -334,8 +336,7 @@ def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, 
         return
 
     def planes_of(boxes: Iterable[dict[str, Any]]) -> list[tuple[int, int, str]]:
-        nic = nic_gbps * 1e9 / 8
-        each = ((lanes_of(Switch.model_validate(box), nic), box) for box in boxes)
+        each = ((lanes_of(Switch.model_validate(box), nic_gbps * 1e9 / 8), box) for box in boxes)
         return [(lanes * box.get("planes", 1), lanes, box["name"]) for lanes, box in each]
 
     own = {planes for planes, lanes, _ in planes_of(switches) if lanes <= (wish.max_lanes or 1)}

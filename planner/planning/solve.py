@@ -60,14 +60,13 @@ def solve_instance(
             import planner.models.joint.site_choice  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
     if isinstance(progress, Reporter):
         progress.writer = lambda found: checked_plan(found[0], found[1], found[2], options)
-    deadline = Deadline(options.time_limit)
+    deadline, cache = Deadline(options.time_limit), cache or JointCache()
     with turn(deadline) as mine:
         if not mine:
             return unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn", deadline.cause)
         try:
             with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
-                known = cache or JointCache()
-                how = Solving(options=options, deadline=longer, progress=progress, cache=known, first=first)
+                how = Solving(options=options, deadline=longer, progress=progress, cache=cache, first=first)
                 plan = _solved(instance, how)
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began", deadline.cause)
@@ -78,12 +77,12 @@ def solve_instance(
             plan = plan.replaced(stopped=ended)
         start(progress, "check")
         asked = inspection(plan, cache)
-        seen = cache is not None and asked is not None and asked in cache.inspected
+        seen = asked is not None and asked in cache.inspected
         broken = check(plan, stop=lambda: seen or deadline.passed)
         if broken and os.environ.get("PLANNER_UNVERIFIED") == "error":  # as in the tests
             wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
             raise InternalError(f"the plan breaks its own rules: {wrong}")
-        if cache is not None and asked is not None and not (seen or broken or deadline.passed):
+        if asked is not None and not (seen or broken or deadline.passed):
             cache.inspected.append(asked)
         return plan.replaced(verified=not broken, violations=tuple(broken))
 
@@ -110,8 +109,7 @@ def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) 
     started = deadline.elapsed
     key, known = known_answer(solving.cache, instance, options, seek_others=seek_others)
     if known is None:
-        within = kept_within(instance, seek_others=seek_others)
-        best, *others = best_choice(instance, solving, within)
+        best, *others = best_choice(instance, solving, kept_within(instance, seek_others=seek_others))
         whole, instance, solution = instance, best.instance, best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):

@@ -189,7 +189,7 @@ def run_on_highs(
     def once(presolve: bool) -> Outcome[Values]:
         switch = "on" if presolve else "off"
         options = {"mip_rel_gap": 0.0, "threads": threads or 1, "random_seed": seed, "presolve": switch}
-        stem, result = highs.run_at_once(highs.loaded(lp), options, deadline.limit)
+        stem, result = highs.run_at_once(highs.loaded(lp, options), deadline.limit)
         point = None if result.point is None else [round(value) for value in result.point]
         # All variables are bounded, so that of the two only one can be.
         infeasible = result.status in highs.INFEASIBLE

@@ -52,6 +52,9 @@ ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 sp
 SMALL = 2000  # columns of a MILP whose root is solved faster than by a second presolve or a first jump
 # Of 32 MILPs over sites of 100 to 300 columns both take 74 % longer, and find nothing that the root does not.
 QUICK_ROOT = {"mip_allow_restart": False, "mip_heuristic_run_feasibility_jump": False}
+FEASIBILITIES = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
+OPTIONS: dict[str, Any] = dict.fromkeys(FEASIBILITIES, FEASIBILITY)
+OPTIONS |= {"threads": 1, "presolve": "on", "presolve_rule_off": ENUMERATION}
 
 
 def stop_of(status: highspy.HighsModelStatus) -> Stop:
@@ -60,10 +63,11 @@ def stop_of(status: highspy.HighsModelStatus) -> Stop:
     return Stop.INTERRUPTED if stop is Stop.LIMIT and interrupted() else stop
 
 
-def loaded(lp: Any) -> Any:
-    """Return a HiGHS with a model, which is silent and stops at Ctrl-C and at an interrupter."""
+def loaded(lp: Any, options: Mapping[str, Any] = OPTIONS) -> Any:
+    """Return a HiGHS with a model and options, which is silent and stops at Ctrl-C and at an interrupter."""
     highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
+    for key, option in {"output_flag": False, **options}.items():
+        highs.setOptionValue(key, option)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     highs.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
     if interruptible():
@@ -113,12 +117,11 @@ class SearchResult:
 
 
 def run_at_once(
-    highs: Any, options: Mapping[str, Any], time_limit: float | None, names: Iterable[Sequence[str]] = ()
+    highs: Any, time_limit: float | None, names: Iterable[Sequence[str]] = ()
 ) -> tuple[Path | None, SearchResult]:
     """Run HiGHS on a model with all its rows; return the file stem of the model, if it is written, and the result."""
-    limit = {} if time_limit is None else {"time_limit": max(time_limit, 0.0)}
-    for key, option in {**options, **limit}.items():
-        highs.setOptionValue(key, option)
+    if time_limit is not None:
+        highs.setOptionValue("time_limit", max(time_limit, 0.0))
     stem = begin_highs(highs, *names)
     highs.run()
     status, info = highs.getModelStatus(), highs.getInfo()
@@ -244,8 +247,7 @@ def bound_of(lp: Any, duals: list[float]) -> float | None:
     for row, column, value in zip(*(each.tolist() for each in entries_of(lp)), strict=True):
         if y[row]:
             reduced[column] -= y[row] * Fraction(value)
-    pairs = [(y, lp.row_lower_, lp.row_upper_), (reduced, lp.col_lower_, lp.col_upper_)]
-    for multipliers, lower, upper in pairs:
+    for multipliers, lower, upper in ((y, lp.row_lower_, lp.row_upper_), (reduced, lp.col_lower_, lp.col_upper_)):
         for multiplier, low, high in zip(multipliers, lower, upper, strict=True):
             side = low if multiplier > 0 else high
             if multiplier and not math.isfinite(side):
@@ -274,10 +276,8 @@ class HighsSearch:
 
     def __init__(self, model: Any, rows: Any, options: dict[str, Any], time_limit: float | None) -> None:
         self.stated = highs_model(model)
-        self.h, self.column = loaded(self.stated.lp), self.stated.column
+        self.h, self.column = loaded(self.stated.lp, options), self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
-        for key, value in options.items():
-            self.h.setOptionValue(key, value)
         columns, integer = () if rows is None else rows.columns, highspy.HighsVarType.kInteger
         for column in columns:  # one that no row mentions is not in HiGHS yet
             if column is not None and id(column) not in self.column:
@@ -354,7 +354,7 @@ class HighsSearch:
         lp = self.h.getLp()
         costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
         none = np.zeros(len(every))
-        for column, gate in () if self.rows is None else self.rows.gates:
+        for column, gate in self.rows.gates:
             at = self.at[column]
             none[at] = -self.sense
             self.h.changeColsCost(len(every), every, none)
@@ -379,8 +379,7 @@ class HighsSearch:
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
         self.lazy = {place[i] for i in self.lazy if i in place}
-        if self.rows is not None:
-            self.rows.forget()
+        self.rows.forget()
 
     def restore(self) -> None:
         """Make the integers of the MILP in HiGHS whole and free again."""
@@ -429,20 +428,6 @@ class HighsSearch:
         return SearchResult(status=status, point=point, bound=bound, rows=len(self.lazy))
 
 
-def _options(
-    *, gap: float = 0.0, distance: float = ABSOLUTE_GAP, seed: int = 0, threads: int = 1, presolve: bool = True
-) -> dict[str, Any]:
-    feasibility = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
-    return dict.fromkeys(feasibility, FEASIBILITY) | {
-        "mip_rel_gap": gap,
-        "mip_abs_gap": distance,
-        "random_seed": seed,
-        "threads": threads,
-        "presolve": "on" if presolve else "off",
-        "presolve_rule_off": ENUMERATION,
-    }
-
-
 def run(
     model: Any,
     *,
@@ -463,7 +448,8 @@ def run(
     stated = cache(highs_model)  # once, for both runs
 
     def once(presolve: bool) -> Outcome[Values]:
-        options = _options(gap=gap or 0.0, distance=distance, seed=seed, threads=threads or 1, presolve=presolve)
+        options = OPTIONS | {"mip_rel_gap": gap or 0.0, "mip_abs_gap": distance, "random_seed": seed}
+        options |= {"threads": threads or 1, "presolve": "on" if presolve else "off"}
         clock = Deadline(deadline.limit)
         if lazy is not None:
             search = HighsSearch(model, lazy, options, clock.seconds)
@@ -474,8 +460,8 @@ def run(
         else:
             built = stated(model)
             options |= QUICK_ROOT if len(built.column) < SMALL else {}
-            h, names = loaded(built.lp), built.names if models_wanted() else ()
-            stem, result = run_at_once(h, options, clock.seconds, names)
+            h, names = loaded(built.lp, options), built.names if models_wanted() else ()
+            stem, result = run_at_once(h, clock.seconds, names)
         lp, point = h.getLp(), result.point
         outcome = Outcome(
             stop=stop_of(result.status),
@@ -500,7 +486,7 @@ def run(
 def lower_bound(model: Any, *, time_limit: float | None = None) -> float | None:
     """Return a proven lower bound on a minimizing Pyomo model, from its relaxation in HiGHS; None where it has none."""
     require_highs()
-    search = HighsSearch(model, None, _options(), time_limit)  # lazy rows would only raise it
+    search = HighsSearch(model, None, OPTIONS, time_limit)  # lazy rows would only raise it
     if not search.stated.minimizes or len(search.h.getLp().a_matrix_.value_) > MAX_NONZEROS:
         return None
     search.relax()
@@ -513,7 +499,7 @@ def refuted(model: Any, *, time_limit: float | None = None) -> bool:
     # The rows, lazy ones included, added up with a ray as their factors, then ask for more than the bounds of all
     # columns allow (Farkas).
     require_highs()
-    search = HighsSearch(model, getattr(model, "lazy", None), _options(), time_limit)
+    search = HighsSearch(model, getattr(model, "lazy", None), OPTIONS, time_limit)
     search.relax()
     h = search.h
     if len(h.getLp().a_matrix_.value_) > MAX_NONZEROS:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import invoke, refusal
 from each_case import each
@@ -453,6 +454,24 @@ def test_a_file_has_the_rules_of_options() -> None:
     assert rules() == (1.0, "one_spine")
     assert rules(max_oversubscription=None, survives=None) == (None, None)
     assert rules(families=["rail", "dragonfly"], min_core_share=0.5) == (None, None)
+
+
+def test_a_dict_is_read_as_json_would_hold_it() -> None:
+    """A key of a question that is a number is refused by its path, and a figure of numpy is a number."""
+    rack = {"name": "host", "gpus": np.int64(8), "it_kw": 10, "price_usd": 300_000}
+    network = {"switches": ["25.6T-64x400G"], "optics": {"name": "400G-DR4", "price_usd": 700, "power_watts": 9}}
+    asked = {"name": "mine", "hardware": {"accelerator": "H100", "rack": rack, "racks": 64}, "network": network}
+    assert question_of(asked, {}).hardware.rack.gpus == 8
+    with pytest.raises(InputError, match="fabric design: 3: unknown key"):
+        question_of({**asked, 3: 4}, {})
+
+
+@each("key", ["hardware", "pins"])
+def test_parts_of_another_type_are_refused(key: str) -> None:
+    """A number in place of the hardware or of the pins of a question is refused by its path."""
+    network = {"switches": ["25.6T-64x400G"], "optics": {"name": "400G-DR4", "price_usd": 700, "power_watts": 9}}
+    with pytest.raises(InputError, match=f"fabric design: {key}: "):
+        question_of({"name": "mine", "network": network, "hardware": {}, key: 5}, {})
 
 
 def test_figures_are_written_for_a_reader() -> None:
