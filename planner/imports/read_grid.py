@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.files import read_text
@@ -17,10 +16,9 @@ from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Imported, assemble, by_name, read_table
 from planner.instance.base_types import ReadItems
 from planner.instance.grid import PowerNode
-from planner.physics.site.wan import EARTH_RADIUS_KM
+from planner.physics.site.wan import EARTH_RADIUS_KM, great_circle_km
 from planner.units import few
 
-Vectors = NDArray[np.float64]
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
 ID = ("eia_plant_id", "plant_id", "Plant Code")
 LATITUDE = ("lat", "latitude", "Latitude")
@@ -50,18 +48,6 @@ def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
 
 def _file_names(tables: dict[str, CsvTable]) -> str:
     return ", ".join(sorted(Path(table.file).name for table in tables.values()))
-
-
-def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vectors:
-    """Return places on the globe as unit vectors, one a row; latitude and longitude in degrees."""
-    lat, lon = np.radians(latitude), np.radians(longitude)
-    return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
-
-
-def chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
-    """Return squared straight distances to a place in earth radii, in the order of great circles, without arcsines."""
-    squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
-    return squared
 
 
 def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
@@ -393,11 +379,11 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
     for plant in sorted(plants, key=lambda plant: plant.id):
         by_authority[plant.authority].append(plant)
     for _, own in sorted(by_authority.items()):
-        points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
+        lat, lon = np.radians([(plant.latitude, plant.longitude) for plant in own]).T
+        points = np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
         left = np.argsort([-plant.mw for plant in own], kind="stable")
         while left.size:
-            within = chord2(points[left], points[left[0]]) <= limit
-            within[0] = True
+            within = ((points[left] - points[left[0]]) ** 2).sum(axis=1) <= limit
             yield [own[index] for index in left[within]]
             left = left[~within]
 
@@ -424,17 +410,15 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     installed, peaks = dict[str, float](), dict[str, float]()
     if "plants" in tables:
         plants = read_plants(tables["plants"], tables.get("generators"))
-        by_state = defaultdict[str, list[str]](list)
+        places = defaultdict[str, dict[str, Place]](dict)
         for zone, row in zones.items():
-            by_state[row.text("state")].append(zone)
-        points = dict[str, Vectors]()
-        for state, names_there in by_state.items():
-            lat, lon = ([zones[zone].number(key) for zone in names_there] for key in ("lat", "lon"))
-            points[state] = unit_vectors(lat, lon)
+            places[row.text("state")][zone] = row.number("lat"), row.number("lon")
         by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
-        for plant in (plant for plant in plants if plant.state in by_state):
-            at = chord2(points[plant.state], unit_vectors([plant.latitude], [plant.longitude])).argmin()
-            by_zone[by_state[plant.state][at]].append(plant)
+        for plant in plants:
+            here = plant.latitude, plant.longitude
+            away_km = {zone: great_circle_km(*here, *at) for zone, at in places.get(plant.state, {}).items()}
+            if away_km:
+                by_zone[min(away_km, key=away_km.__getitem__)].append(plant)
         installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
         notes.append("each plant counts in the nearest zone of its state")
         notes += counted((len(plants) - sum(map(len, by_zone.values())), "plants in states without a zone left out"))
