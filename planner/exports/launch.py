@@ -2,6 +2,8 @@
 
 import json
 import math
+import operator
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -157,11 +159,10 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         changes["recompute"] = "full"
     if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
         other = replace(run, layout=layout.replaced(virtual_stages=virtual, layers_per_stage=layers))
-        fewest = max((-(-count // virtual) for count in counts), default=0)
-        wanted = recomputed_under(other, fewest) if megatron and counts != layout.layers_per_stage else layers
-        while megatron and any(one < other for one, other in zip(wanted, counts, strict=True)):
-            fewest += 1
-            wanted = recomputed_under(other, fewest)
+        wanted = layers
+        if megatron and counts != layers:
+            each = (recomputed_under(other, number) for number in range(max(layers) + 1))
+            wanted = next(under for under in each if all(map(operator.ge, under, counts)))
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
     return changes
@@ -474,9 +475,8 @@ def _script(run: LaunchRun, notes: list[str]) -> str:
     for name, flags in groups.items():
         arrays += f"{name}=(\n"
         for flag, value in _stated(flags).items():
-            quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
-            text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
-            arrays += f"    --{flag}\n" if value is True else f"    --{flag} {text}\n"
+            words = value if isinstance(value, tuple) else () if value is True else (str(value),)
+            arrays += f"    {shlex.join([f'--{flag}', *words])}\n"
         arrays += ")\n\n"
     use, comments = " ".join(f'"${{{name}[@]}}"' for name in groups), "".join(f"# {note}\n" for note in notes)
     return f"""\

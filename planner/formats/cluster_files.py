@@ -23,7 +23,6 @@ from planner.plan.plan_files import plan_of
 from planner.plan.plan_sections import SiteFabric
 from planner.units import few
 
-WAN = "wan"
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
@@ -48,7 +47,7 @@ def plan_topology(plan: Plan, source: str) -> Topology:
             raise InputError(f"{where}: no racks, or a leaf domain of none; run `planner check` on the plan")
         rows += site_rows(site, fabric, racks[site], site, f"{site}-" if several else "")
     if several:
-        rows.append(TopologyRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
+        rows.append(TopologyRow("fabric.sites", "wan", children=tuple(sorted(plan.fabric.sites))))
     return tree(source, rows)
 
 

@@ -131,9 +131,8 @@ class _Reader:
         }
         if self.kind == "qwen3_next" and not (heads and entry["layers"]):
             return entry  # which the model's own rules refuse
-        ffn = "intermediate_size ffn_hidden_size ffn_dim n_inner"
-        if next((self.config[name] for name in ffn.split() if self.config.get(name) is not None), 0):
-            entry["ffn"] = self.count(ffn)
+        if width := self.count("intermediate_size ffn_hidden_size ffn_dim n_inner", 0):
+            entry["ffn"] = width
         elif self.family.gated and not self.family.experts:
             self.refuse("intermediate_size", "is missing; add it")
         if self.family.latent:

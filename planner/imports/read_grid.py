@@ -413,21 +413,19 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         places = defaultdict[str, dict[str, Place]](dict)
         for zone, row in zones.items():
             places[row.text("state")][zone] = row.number("lat"), row.number("lon")
-        by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
+        mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))  # by authority and planning group
         for plant in plants:
             here = plant.latitude, plant.longitude
             away_km = {zone: great_circle_km(*here, *at) for zone, at in places.get(plant.state, {}).items()}
             if away_km:
-                by_zone[min(away_km, key=away_km.__getitem__)].append(plant)
-        installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
+                nearest = min(away_km, key=away_km.__getitem__)
+                installed[nearest] = installed.get(nearest, 0.0) + plant.mw
+                mw[plant.authority][zones[nearest].text("planning_group")] += plant.mw
         notes.append("each plant counts in the nearest zone of its state")
-        notes += counted((len(plants) - sum(map(len, by_zone.values())), "plants in states without a zone left out"))
+        lost = sum(plant.state not in places for plant in plants)
+        notes += counted((lost, "plants in states without a zone left out"))
         if "peaks" in tables:
             # An authority's peak is shared among planning groups as the capacity of its plants is.
-            mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))
-            for zone, own in by_zone.items():
-                for plant in own:
-                    mw[plant.authority][zones[zone].text("planning_group")] += plant.mw
             for owner, peak_mw in sorted(read_peaks(tables["peaks"]).items()):
                 total = sum(mw[owner].values())
                 for group, part in mw[owner].items():
