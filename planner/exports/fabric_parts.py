@@ -482,8 +482,7 @@ def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
             low, high = (end_of(cells[i].removeprefix(at_site), cells[i + 1].partition(" (")[0]) for i in (0, 2))
         else:
             low, high = (cells[0], cells[1]), (cells[2], cells[3])
-        ends = tuple(":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1]))
-        if ends:
+        if ends := tuple(":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1])):
             built.append(BuiltCable(":".join(low), ":".join(high), line, ends))
     if not built:
         problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"

@@ -4,9 +4,7 @@ import json
 import math
 import operator
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -421,13 +419,12 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
     }
 
 
-def _file(run: LaunchRun, framework: str) -> str:
-    """Write the file that states the layout, for Megatron a script. InputError: a choice cannot be told so."""
-    software = run.software
-    if software is not None and software.activation_offload:  # else they would stay on the GPU
+def launch_file(run: LaunchRun, framework: str) -> str:
+    """Write a run's file in which a framework finds the layout, for Megatron a script. InputError: it has no choice."""
+    if run.software is not None and run.software.activation_offload:  # else they would stay on the GPU
         key = "workload.software.activation_offload"
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
-        raise InputError(f"{key}: {framework} cannot be told {software.activation_offload:g}; {remedy}")
+        raise InputError(f"{key}: {framework} cannot be told {run.software.activation_offload:g}; {remedy}")
     keys = decided(run, framework)
     if framework == "deepspeed":
         return json.dumps(keys, indent=2) + "\n"
@@ -454,8 +451,7 @@ def _file(run: LaunchRun, framework: str) -> str:
 
 def _script(run: LaunchRun, notes: list[str]) -> str:
     """Write the script that starts Megatron-LM, with notes on what its releases refuse after those on ranks."""
-    software = run.software
-    if software is not None:
+    if (software := run.software) is not None:
         if run.precision.compute == "fp8" and software.fp8_parameters and not run.layout.zero_stage:
             key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
             remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
@@ -490,6 +486,3 @@ GPUS_PER_NODE={run.node_gpus}
     --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
     pretrain_gpt.py {use} "$@"
 """
-
-
-WRITERS: dict[str, Callable[[LaunchRun], str]] = {name: partial(_file, framework=name) for name in STACKS}

@@ -171,8 +171,7 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
     """Keep the states of the topology's nodes, those not listed down. InputError: a listed node is not in it."""
     groups = [switch.nodes for switch in topology.switches] + [block.nodes for block in topology.blocks]
     known = frozenset(node for nodes in groups for node in nodes)
-    strange = sorted((states.free | states.taken) - known)
-    if strange:
+    if strange := sorted((states.free | states.taken) - known):
         are = "is no node" if len(strange) == 1 else "are no nodes"
         listed = few([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
@@ -274,8 +273,7 @@ def jobs_in(data: Any) -> list[Any] | None:
 
 
 def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    jobs = jobs_in(data)
-    if jobs is None:
+    if (jobs := jobs_in(data)) is None:
         raise InputError(f"{where}: jobs: is missing; {REMEDY}")
     for i, job in enumerate(jobs):
         at = f"jobs[{i}]"
@@ -290,17 +288,12 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = False
-    for i, part in enumerate(re.split(r"(?m)^(?=JobId=)", text)):
-        pairs = dict(re.findall(r"(\w+)=(\S*)", part))
-        if "JobId" in pairs:
-            found = True
-            states = _STATES.search(part)
-            yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
-        elif part.strip() and i == 0 and "No jobs" not in part:
-            break
-    if not found and "No jobs" not in text:
+    head, *jobs = re.split(r"(?m)^(?=JobId=)", text)
+    if "No jobs" not in text and (head.strip() or not jobs):
         raise InputError(f"{where}: has no JobId=; {REMEDY}")
+    for job in jobs:
+        pairs, states = dict(re.findall(r"(\w+)=(\S*)", job)), _STATES.search(job)
+        yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
 
 
 def read_placement(running: Path) -> Placement:
@@ -313,9 +306,8 @@ def read_placement(running: Path) -> Placement:
     placed = validated(Placement, own, str(running))
     if not placed.job:
         raise InputError(f"{running}: job: must not be empty; name the job")
-    twice = next((node for node, times in Counter(placed.nodes).items() if times > 1), None)
-    if twice is not None:
-        raise InputError(f"{running}: nodes: {twice!r} is listed twice; give the placement as it runs")
+    if twice := [node for node, times in Counter(placed.nodes).items() if times > 1]:
+        raise InputError(f"{running}: nodes: {twice[0]!r} is listed twice; give the placement as it runs")
     if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
         raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
     return placed

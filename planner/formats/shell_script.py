@@ -344,8 +344,7 @@ def _unquoted(text: LocatedText) -> LocatedText:
 def _items(words: list[Word], text: str) -> Iterator[Item]:
     options = RECIPE_OPTIONS if re.search(r"performance[/.]|\brun_script\.py|setup_experiment", text) else {}
     for i, word in enumerate(words):
-        override = OVERRIDE.fullmatch(word.text)
-        if override:
+        if override := OVERRIDE.fullmatch(word.text):
             value = _unquoted(word.text.part(override.start(2)))
             yield Item(override[1], value, word, _end(text, word, 1), is_flag=False)
         name, equals, _ = word.text.lstrip("-").partition("=")
@@ -381,8 +380,7 @@ def _words(text: str, where: str) -> Iterator[Word]:
     documents = [match.span() for match in _HEREDOC.finditer(text)]
     i, depth, command, printed, tested, guarded = 0, 0, True, False, False, False
     while i < len(text):
-        continued = _CONTINUED.match(text, i)
-        if continued:
+        if continued := _CONTINUED.match(text, i):
             i = continued.end()
         elif text[i] == "#":
             i = (text.find("\n", i) + 1 or len(text) + 1) - 1

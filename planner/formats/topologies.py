@@ -175,8 +175,7 @@ def _homes(rows: TopologyRows, what: str) -> Iterator[str]:
             first = home.setdefault(node, i)
             if first != i:
                 twice.setdefault((first, i), []).append(node)
-        repeated = [node for node, times in Counter(row.nodes).items() if times > 1]
-        if repeated:
+        if repeated := [node for node, times in Counter(row.nodes).items() if times > 1]:
             yield f"{row.where}: {what} {row.name!r} names {few(repeated)} twice; keep one"
     for (first, second), nodes in twice.items():
         one, two = rows[first], rows[second]
@@ -299,12 +298,10 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
 def _line_pairs(line: str, source: str, where: str) -> dict[str, str]:
     pairs, at = dict[str, str](), 0
     while line[at:].strip():
-        match = _PAIR.match(line, at)
-        if match is None:
+        if (match := _PAIR.match(line, at)) is None:
             text = f"{line[at:].strip()[:60]!r} is not KEY=VALUE"
             raise InputError(f"{source}: {where}: {text}; write such as SwitchName=leaf1 Nodes=n[1-4]")
-        key = _SPELLING.get(match["key"].lower())
-        if key is None:
+        if (key := _SPELLING.get(match["key"].lower())) is None:
             raise InputError(f"{source}: {where}: unknown keyword {match['key']!r}; {hint(match['key'], KEYWORDS)}")
         if key in pairs:
             raise InputError(f"{source}: {where}: {key}= is given twice on one line; keep one")

@@ -109,8 +109,7 @@ class CsvTable:
 
     def need(self, *names: str) -> str:
         """Return the first of several names that a column of a grid's table has, or refuse the table."""
-        column = self.find(*names)
-        if column is None:
+        if (column := self.find(*names)) is None:
             near = difflib.get_close_matches(names[0], self.columns, 1, 0.6)
             hint = f"is it {near[0]!r}? rename it" if near else f"add it (has {', '.join(self.columns[:12])})"
             raise InputError(f"{self.file}: column {' or '.join(map(repr, names))} is missing; {hint}")

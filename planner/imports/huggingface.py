@@ -86,8 +86,7 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
     config = TrackedItems(data if inner is None else data[inner])
     kind = str(config.get("model_type", data["model_type"]))
-    family = FAMILIES.get(kind)
-    if family is None:
+    if (family := FAMILIES.get(kind)) is None:
         remedy = f"{hint(kind, sorted(FAMILIES), 0.7)}; or give workload.model inline (`planner schema instance`)"
         raise InputError(f"{where}: model_type: {kind!r} is not read; {remedy}")
     given = str(config.get("_name_or_path") or data.get("_name_or_path") or name)

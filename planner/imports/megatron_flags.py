@@ -358,8 +358,7 @@ def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
         if size > MOST_LAYERS:
             raise InputError(f"{where}: expands to more than {MOST_LAYERS:,} layers; shorten it")
         plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)
-    odd = re.search(r"[^EtmL|]", plain)
-    if odd:
+    if odd := re.search(r"[^EtmL|]", plain):
         raise InputError(f"{where}: {odd[0]!r} is none of E, t, m, L and | (in {text[:60]!r}); correct it")
     chunks = [chunk.count("t") for chunk in plain.split("|")]
     if len(chunks) % stages:

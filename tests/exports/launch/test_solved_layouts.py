@@ -11,7 +11,7 @@ from stored_plans import stored
 from tiers import more, slow
 
 import planner
-from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
+from planner.exports.launch import STACKS, launch_file, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.recipes import layout_of_run, run_of_text
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
@@ -47,7 +47,7 @@ def asked(config: str, framework: str) -> dict[str, Any]:
 def test_replicas_at_several_sites_are_read_back_with_the_plan(tmp_path: Path) -> None:
     """Flags have no sites; of a plan with as many replicas they are the plan's, and so is the exchange at a site."""
     plan = stored("two-sites-405b")
-    (own := tmp_path / "own.sh").write_text(WRITERS["megatron"](run_of(plan, "plan")))
+    (own := tmp_path / "own.sh").write_text(launch_file(run_of(plan, "plan"), "megatron"))
     (file := tmp_path / "plan.json").write_text(plan.model_dump_json())
     found = invoke("evaluate", file, "--from-flags", own, "--json")
     parts, asked_for = json.loads(found.stdout)["breakdown_seconds"], plan.layout
@@ -64,7 +64,7 @@ def test_the_export_is_the_plan(config: str, framework: str) -> None:
     assert plan.status == "optimal" and plan.verified
     run = run_of(plan, config)
     assert nearest_choices(run, framework) == {} and runnable_layout(plan, run, framework) is None
-    back = run_of_text(WRITERS[framework](run), Path(f"own{SUFFIX[framework]}"))
+    back = run_of_text(launch_file(run, framework), Path(f"own{SUFFIX[framework]}"))
     read = layout_of_run(back, plan.instance, "own")
     again = planner.evaluate(plan.instance, {path.removeprefix("layout."): value for path, value in read.items()})
     own, other = (layout_values(strategy_of(x)) for x in (plan.layout, again.layout))
@@ -74,4 +74,4 @@ def test_the_export_is_the_plan(config: str, framework: str) -> None:
 
 def test_there_are_twenty() -> None:
     """20 pairs of a public configuration and a framework, each framework among them."""
-    assert len(CASES) == 20 and {framework for _, framework in CASES} == set(WRITERS)
+    assert len(CASES) == 20 and {framework for _, framework in CASES} == set(STACKS)
