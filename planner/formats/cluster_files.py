@@ -19,7 +19,7 @@ from planner.formats import kubernetes, topologies
 from planner.formats.topologies import Hostlists, TopologyRow, gpus_of_node, leaf_of, tree
 from planner.instance.base_types import Frozen, ReadItems, validated
 from planner.plan.plan import Plan
-from planner.plan.plan_files import plan_of
+from planner.plan.plan_files import kind_of, plan_of
 from planner.plan.plan_sections import SiteFabric
 from planner.units import few
 
@@ -240,12 +240,17 @@ class RunningJob(NamedTuple):
     priority: int
 
 
-def read_running(path: Path) -> list[RunningJob]:
-    """Read the jobs of Slurm's output that hold nodes; one of an undocumented state counts too, with a warning."""
+def read_running(path: Path) -> list[RunningJob] | Placement:
+    """Read the jobs of Slurm's output that hold nodes, or a placement in JSON.
+
+    A job of an undocumented state counts too, with a warning.
+    """
     text, where = read_text(path, REMEDY), str(path)
-    hostlists = Hostlists(where)
-    jobs, is_json = list[RunningJob](), text.lstrip()[:1] in "{["
-    for at, row in _json_rows(parse_json(text, where), where) if is_json else _text_rows(text, where):
+    data = parse_json(text, where) if text.lstrip()[:1] in "{[" else None
+    if isinstance(data, dict) and kind_of(data) == "placement":
+        return validated(Placement, {key: data[key] for key in data if key in Placement.model_fields}, where)
+    hostlists, jobs = Hostlists(where), list[RunningJob]()
+    for at, row in _text_rows(text, where) if data is None else _json_rows(data, where):
         states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
         unknown = next((state for state in states if state not in HOLDS), None)
         if unknown is not None:
@@ -266,15 +271,10 @@ def read_running(path: Path) -> list[RunningJob]:
     return jobs
 
 
-def jobs_in(data: Any) -> list[Any] | None:
-    """Return the list of jobs in Slurm's JSON; None where the data are something else."""
-    jobs = data.get("jobs") if isinstance(data, Mapping) else None
-    return jobs if isinstance(jobs, list) else None
-
-
 def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if (jobs := jobs_in(data)) is None:
-        raise InputError(f"{where}: jobs: is missing; {REMEDY}")
+    jobs = data.get("jobs") if isinstance(data, Mapping) else None
+    if not isinstance(jobs, list):
+        raise InputError(f"{where}: holds no running jobs; {REMEDY}, or a placement of `planner place --format json`")
     for i, job in enumerate(jobs):
         at = f"jobs[{i}]"
         if not isinstance(job, Mapping):
