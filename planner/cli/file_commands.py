@@ -241,10 +241,9 @@ def import_(
     load = sum(node.load_mw for node in written.nodes)
     headroom = sum(area.headroom_mw for area in written.balancing_authorities)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    items = imported.items
-    notes = [f"missing: {figure}" for figure in items.defaulted]
-    notes += [f"not modelled: {item}" for item in items.not_modelled]
-    notes += [f"not read: {', '.join(items.ignored)}"] if items.ignored else []
+    notes = [f"missing: {figure}" for figure in imported.missing]
+    notes += [f"not modelled: {item}" for item in imported.not_modelled]
+    notes += [f"not read: {', '.join(imported.not_read)}"] if imported.not_read else []
     notes += [f"no site can stand: the grid does not feed its own load; {why}" for why in grid_drafts.shortage(written)]
     for note in notes:
         print(note, file=sys.stderr)

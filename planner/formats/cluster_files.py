@@ -17,7 +17,7 @@ from planner.errors import InputError, hint, shown
 from planner.files import parse_json, read_json, read_text
 from planner.formats import kubernetes, topologies
 from planner.formats.topologies import Hostlists, TopologyRow, gpus_of_node, leaf_of, tree
-from planner.instance.base_types import Frozen, ReadItems, validated
+from planner.instance.base_types import NOT_MODELLED, Frozen, validated
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, plan_of
 from planner.plan.plan_sections import SiteFabric
@@ -94,15 +94,13 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     raise InputError(f"{source}: {stated}; give {formats}")
 
 
-def topology_items(path: str | Path) -> ReadItems:
-    """Return the use made of a topology file's items; different switch speeds and other labels affect no placement."""
+def topology_note(path: str | Path) -> str | None:
+    """Return a sentence on the switches of a topology file if their speeds differ, which affects no placement."""
     text = read_text(Path(path))
     speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
-    if text.lstrip().startswith("{"):
-        return ReadItems(taken=("names, labels of switches and domains",), ignored=("other keys and labels",))
-    reported = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
-    ignored = ("LinkSpeed",) * (len(speeds) == 1)
-    return ReadItems(taken=("names, nodes, switches, blocks",), ignored=ignored, not_modelled=reported)
+    if len(speeds) < 2 or text.lstrip().startswith("{"):
+        return None
+    return f"{NOT_MODELLED}LinkSpeed (is {', '.join(sorted(speeds))})"
 
 
 SINFO = 'sinfo -h -N -o "%N %t"'
@@ -125,7 +123,7 @@ class NodeStates(Frozen):
     free: frozenset[str] = Field(frozenset(), description="Idle nodes.")
     busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs have or wait for.")
     down: frozenset[str] = Field(frozenset(), description="Nodes that no job can take.")
-    items: ReadItems = Field(ReadItems(), description="What became of the fields of the file.")
+    note: str | None = Field(None, description="Fields of the file that may change the answer, and are not modelled.")
 
     @property
     def taken(self) -> frozenset[str]:
@@ -155,16 +153,10 @@ def read_states(path: str | Path) -> NodeStates:
     if not worst:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     listed = data.get("sinfo") or data.get("nodes") or ()
-    named = {"nodes", "node", "name", "state", "state_flags"}
-    fields = dict.fromkeys(key for item in listed for key in item)
     # Fields that decide a node's jobs are reported where nodes differ.
     differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
-    items = ReadItems(
-        taken=tuple(key for key in fields if key in named),
-        ignored=tuple(key for key in fields if key not in named and key not in differ),
-        not_modelled=tuple(f"{key} (nodes differ)" for key in differ),
-    )
-    return found.replaced(items=items)
+    note = f"{NOT_MODELLED}{', '.join(f'{key} (nodes differ)' for key in differ)}" if differ else None
+    return found.replaced(note=note)
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:

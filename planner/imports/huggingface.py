@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems, validated
+from planner.instance.base_types import NO_EFFECT, TrackedItems, validated
 from planner.instance.workload import Model
 
 # Keys without effect on time, memory and the count of weights.
@@ -76,11 +76,11 @@ def read_model(path: Path) -> Model:
     if path.is_dir():
         path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return read_config(read_json(path), str(path), name)[0]
+    return read_config(read_json(path), str(path), name)
 
 
-def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
-    """Return the model of a Hugging Face configuration, called `name` unless named, and the use made of each key."""
+def read_config(data: Any, where: str, name: str) -> Model:
+    """Return the model of a Hugging Face configuration, named `name` unless it has a name, keys not modelled noted."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
@@ -93,12 +93,11 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     reader = _Reader(config, where, family, kind)
     entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
     entry["source"] = f"config.json of {entry['name']} ({kind})"
-    items, outer = config.read(_effect), {} if inner is None else data
+    items, outer = config.unmodelled(_effect), {} if inner is None else data
     settings = (inner, "quantization_config", "rope_scaling", "rope_parameters", "auto_map", "generation_config")
     other_parts = (key for key in outer if key not in settings and isinstance(outer[key], Mapping))
-    items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled, *other_parts))
-    entry["note"] = items.note()
-    return validated(Model, entry, where), items
+    entry["note"] = items._replace(known=(*reader.approximated, *items.known, *other_parts)).note()
+    return validated(Model, entry, where)
 
 
 def _effect(key: str, value: Any) -> str | None:
@@ -186,7 +185,7 @@ class _Reader:
         return value
 
     def stated(self, key: str, default: int) -> int:
-        """Return a count of one name, 0 where it is null; a default is reported as such."""
+        """Return a count of one name, 0 where it is null."""
         return self.count(key, self.config.get(key, default) or 0)
 
     def listed(self, key: str) -> list[Any]:

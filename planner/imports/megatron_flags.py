@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.formats.shell_script import Script
-from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher
 
@@ -165,7 +165,7 @@ class OwnRun:
     switches: dict[str, Any] = field(default_factory=dict)  # of the software stack
     expert_tensor: int = 1  # ranks that each expert is divided over
     pipelines_first: bool = False  # whether ranks go through all stages before the next replica
-    items: ReadItems = field(default_factory=ReadItems)
+    items: UnmodelledItems = field(default_factory=UnmodelledItems)
 
 
 def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> OwnRun:

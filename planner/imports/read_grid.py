@@ -14,7 +14,6 @@ from planner.errors import InputError
 from planner.files import read_text
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Imported, assemble, by_name, read_table
-from planner.instance.base_types import ReadItems
 from planner.instance.grid import PowerNode
 from planner.physics.site.wan import EARTH_RADIUS_KM, great_circle_km
 from planner.units import few
@@ -526,6 +525,5 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         if role not in (required, *optional):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
     draft = reader(tables, options)
-    used = [(f"{Path(own.file).name}: {key}", key in own.looked_up) for own in tables.values() for key in own.columns]
-    taken, ignored = (tuple(sorted(column for column, read in used if read is wanted)) for wanted in (True, False))
-    return assemble(draft, options, ReadItems(taken=taken, ignored=ignored))
+    not_read = [(table.file, key) for table in tables.values() for key in table.columns if key not in table.looked_up]
+    return assemble(draft, options, sorted(f"{Path(file).name}: {key}" for file, key in not_read))

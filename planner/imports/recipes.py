@@ -19,7 +19,7 @@ from planner.formats.topologies import gpus_of_node
 from planner.formats.yaml_text import YAML, TableText, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, NO_WORDS, REMEDY, OwnRun, RunValues
-from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
@@ -181,14 +181,14 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
         compute = next((kind for kind, flag in types.items() if flag in items), None)
         run = megatron_flags.run_of_flags(values, "megatron", compute)
-        run = replace(run, items=items.read(megatron_flags.megatron_effect, "--{}"))
-    launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
+        run = replace(run, items=items.unmodelled(megatron_flags.megatron_effect, "--{}"))
+    launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).unmodelled(
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
     )
-    readings = run.items, launcher, ReadItems(not_modelled=tuple(script.doubtful))
-    joined = {group: sum((getattr(own, group) for own in readings), ()) for group in ReadItems.model_fields}
-    return replace(run, gpus=run.gpus or started(script).gpus, items=ReadItems(**joined))
+    known = (*run.items.known, *launcher.known, *script.doubtful)
+    unmodelled = UnmodelledItems(known, run.items.unknown + launcher.unknown)
+    return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -200,7 +200,7 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, data
 
 
-def _read(values: RunValues, without: re.Pattern[str], known: str | None = None) -> ReadItems:
+def _read(values: RunValues, without: re.Pattern[str], known: str | None = None) -> UnmodelledItems:
     """Group a run's keys by effect: none if off or `without`, one without words if `known`, else Megatron's flag's."""
 
     def effect(key: str, value: Any) -> str | None:
@@ -210,7 +210,7 @@ def _read(values: RunValues, without: re.Pattern[str], known: str | None = None)
             return NO_WORDS if re.match(known, key) else None
         return megatron_flags.megatron_effect(key.rpartition(".")[2].replace("_", "-"), value)
 
-    return values.items.read(effect)
+    return values.items.unmodelled(effect)
 
 
 def torchtitan_run(values: RunValues) -> OwnRun:

@@ -35,7 +35,7 @@ SLOW = [("mixtral-8x7b", "megatron"), ("llama-3.1-70b", "nemo")]
 def asked(config: str, framework: str) -> dict[str, Any]:
     """Return a question of some H100 nodes for a public configuration under a framework's rules."""
     file, racks = ROOT / "tests" / "imports" / "hf_configs" / f"{config}.json", RACKS[config][0]
-    model = read_config(json.loads(file.read_text())["config"], str(file), config)[0]
+    model = read_config(json.loads(file.read_text())["config"], str(file), config)
     given: dict[str, Any] = json.loads((ROOT / "instances" / "cluster-1k.json").read_text())
     given = {key: value for key, value in given.items() if key not in ("network", "pins", "reliability")}
     given["workload"] |= {"software": STACKS[framework], "sequence_length": SEQUENCE, "tokens": 1e12}
