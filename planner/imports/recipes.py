@@ -470,7 +470,7 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
         recomputed = layout.recomputed_layers_per_stage
         some = [] if recomputed == layout.layers_per_stage else list(recomputed)
         pairs["recomputed_layers_per_stage"] = (list(own.get("recomputed_layers_per_stage", ())), some)
-    if layout.recompute == "selective" and run.software is not None:
+    if layout.recompute == "selective":
         modules = (file.switches.get("recompute_modules", CORE_ATTENTION), run.software.recompute_modules)
         pairs["recompute_modules"] = (sorted(modules[0]), sorted(set(modules[1])))
     if "data_parallel" in own:

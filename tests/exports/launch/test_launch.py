@@ -397,7 +397,7 @@ def test_other_exchanges_overlap_where_megatron_can(changes, overlaps, flags):
     software = Software.model_validate(catalogue("software")["megatron-bridge"])
     switched = software.replaced(overlaps=overlaps)
     layout = mixture().layout.replaced(**changes)
-    found = _switches(replace(mixture(), layout=layout), switched)
+    found = _switches(replace(mixture(), layout=layout, software=switched))
     assert {flag for flag in OVERLAP_FLAGS.values() if found.get(flag)} == flags
 
 
