@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from planner.errors import InputError, hint
 from planner.files import read_json
 from planner.instance.base_types import NO_EFFECT, TrackedItems, validated
-from planner.instance.workload import Model
+from planner.instance.workload import Model, catalogue
 
 # Keys without effect on time, memory and the count of weights.
 WITHOUT = re.compile(
@@ -44,31 +44,7 @@ class ConfigFamily(NamedTuple):
     dense_layers: int = 0
 
 
-FAMILIES: dict[str, ConfigFamily] = {
-    **dict.fromkeys(("llama", "qwen2", "phi3", "chatglm", "olmo", "olmo2", "granite", "stablelm"), ConfigFamily()),
-    "seed_oss": ConfigFamily(),
-    **dict.fromkeys(("cohere", "smollm3", "ernie4_5"), ConfigFamily(tied=True)),
-    **dict.fromkeys(("mixtral", "qwen2_moe", "olmoe", "granitemoe", "phimoe", "dots1"), ConfigFamily(experts=True)),
-    "qwen3_moe": ConfigFamily(experts=True),
-    **dict.fromkeys(("phi", "gpt_neox", "gptj", "nemotron"), ConfigFamily(gated=False)),
-    **dict.fromkeys(("gpt2", "falcon", "bloom", "opt", "gpt_bigcode", "mpt"), ConfigFamily(gated=False, tied=True)),
-    **dict.fromkeys(("deepseek_v2", "kimi_k2"), ConfigFamily(experts=True, latent=True)),
-    "deepseek_v3": ConfigFamily(experts=True, latent=True, dense_layers=3),
-    "mistral": ConfigFamily(window_every=1),
-    "starcoder2": ConfigFamily(gated=False, tied=True, window_every=1),
-    "qwen3": ConfigFamily(head_size=128),
-    "gemma": ConfigFamily(tied=True, head_size=256),
-    "gemma2": ConfigFamily(tied=True, head_size=256, window_every=2, window=4096),
-    "gemma3_text": ConfigFamily(tied=True, head_size=256, window_every=6, window=4096, vocabulary=262_208),
-    "cohere2": ConfigFamily(tied=True, window_every=4, window=4096),
-    "gpt_oss": ConfigFamily(experts=True, head_size=64, window_every=2, window=128),
-    **dict.fromkeys(("glm", "glm4"), ConfigFamily(head_size=128)),
-    "glm4_moe": ConfigFamily(experts=True, dense_layers=1),
-    "ernie4_5_moe": ConfigFamily(tied=True, experts=True, dense_layers=1),
-    "minimax_m2": ConfigFamily(experts=True, head_size=128),
-    "llama4_text": ConfigFamily(experts=True, head_size=128, window_every=4, window=8192),
-    "qwen3_next": ConfigFamily(experts=True, head_size=256, window_every=4),
-}
+FAMILIES = {kind: ConfigFamily(**own) for kind, own in catalogue("config_families").items()}
 
 
 def read_model(path: Path) -> Model:

@@ -37,23 +37,6 @@ LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
     r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
 )
-# Tables of torchtitan's configuration without effect on time and memory, and keys that the planner has no figure for.
-TITAN_WITHOUT = re.compile(
-    r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
-    r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
-    r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
-    r"parallelism\.pipeline_parallel_schedule"
-)
-DEEPSPEED_WITHOUT = re.compile(
-    r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
-    r"data_efficiency|activation_checkpointing)(\..*)?|steps_per_print|wall_clock_breakdown|gradient_clipping|"
-    r"zero_optimization\.(overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions)|prescale_gradients|"
-    r"zero_allow_untested_optimizer|dump_state|memory_breakdown|pipeline\.(partition|seed_layers)|seed"
-)
-NEMO_WITHOUT = re.compile(
-    r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
-    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|(.*\.)?(_target_|virtual[_-]pipeline[_-]model[_-]parallel[_-]size)"
-)
 # Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others have
 # the flag's name, in the table `model` unless it is listed below.
 NEMO_NAMES = {
@@ -200,11 +183,11 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, data
 
 
-def _read(values: RunValues, without: re.Pattern[str], known: str | None = None) -> UnmodelledItems:
-    """Group a run's keys by effect: none if off or `without`, one without words if `known`, else Megatron's flag's."""
+def _read(values: RunValues, framework: str, known: str | None = None) -> UnmodelledItems:
+    """Group a run's keys by effect: none if off or listed so, one without words if `known`, else Megatron's flag's."""
 
     def effect(key: str, value: Any) -> str | None:
-        if (not value and "overlap" not in key) or without.fullmatch(key):
+        if (not value and "overlap" not in key) or megatron_flags.listed_effect(framework, key) == NO_EFFECT:
             return NO_EFFECT
         if known is not None:
             return NO_WORDS if re.match(known, key) else None
@@ -255,7 +238,7 @@ def torchtitan_run(values: RunValues) -> OwnRun:
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
         switches={"fused_loss": compiled, "logit_memory_bytes": TITAN_LOSS_BYTES[compiled]},
-        items=_read(values, TITAN_WITHOUT, known),
+        items=_read(values, "torchtitan", known),
     )
 
 
@@ -265,7 +248,7 @@ def nemo_run(values: RunValues) -> OwnRun:
     named.require("NeMo", *KNOWN_BY)
     gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or None
     compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
-    return replace(megatron_flags.run_of_flags(named, "nemo", compute), gpus=gpus, items=_read(values, NEMO_WITHOUT))
+    return replace(megatron_flags.run_of_flags(named, "nemo", compute), gpus=gpus, items=_read(values, "nemo"))
 
 
 def deepspeed_run(values: RunValues) -> OwnRun:
@@ -292,7 +275,7 @@ def deepspeed_run(values: RunValues) -> OwnRun:
         layout=layout,
         batch_sequences=batch or None,
         compute="fp16" if values.get("fp16.enabled") is True else None,
-        items=_read(values, DEEPSPEED_WITHOUT, known),
+        items=_read(values, "deepspeed", known),
     )
 
 

@@ -10,11 +10,11 @@ from each_case import each
 
 from planner.errors import InputError
 from planner.formats.cluster_files import DECIDING, NodeStates, read_states, topology_note
-from planner.imports.megatron_flags import EFFECTS, megatron_effect
+from planner.imports.megatron_flags import megatron_effect
 from planner.imports.recipes import doubts, layout_of_run, run_of_text
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import Overlap
-from planner.instance.workload import Software
+from planner.instance.workload import Software, catalogue
 from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 
@@ -147,7 +147,7 @@ def test_values_that_are_taken_anyway() -> None:
     """A flag at the value that the planner takes is not told; nor are the modules that selective recompute repeats."""
     assert megatron_effect("optimizer", "adam") == megatron_effect("recompute-modules", "core_attn moe") == NO_EFFECT
     assert megatron_effect("no_such_flag", None) is None
-    assert all(words.strip() for words in EFFECTS.values())
+    assert all(names for listed in catalogue("flag_effects").values() for names in listed.values())
 
 
 @each(
