@@ -210,9 +210,8 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
     except OSError as error:
         _remove(temporary_name(target))  # first, as the disk may be full
         fallback = write_fallback(target, pieces)
-        if fallback is None:
-            raise unwritable(path, error) from None
-        raise InputError(f"{path}: cannot be written ({error.strerror}); its content is in {fallback}") from None
+        remedy = f"its content is in {fallback}" if fallback else "choose another place"
+        raise InputError(f"{path}: cannot be written ({error.strerror}); {remedy}") from None
     finally:
         _remove(temporary_name(target))
 

@@ -136,16 +136,16 @@ def place(
 def _nodes_in_use(cluster: "Topology", given: PlacedJob) -> list[str]:
     """Return a cluster's nodes in use, by name and state, read once; print which items of the files are ignored."""
     from planner.cluster import read_hosts
-    from planner.formats.cluster_files import read_states, states_on, topology_items
+    from planner.formats.cluster_files import read_states, states_on, topology_note
 
-    reported = [(given.topology, topology_items(given.topology))]
+    notes = [(given.topology, topology_note(given.topology))]
     found = read_hosts(given.busy, "--busy") if given.busy else []
     if given.state is not None:
         states = read_states(given.state)
-        reported.append((given.state, states.items))
+        notes.append((given.state, states.note))
         found += sorted(states_on(cluster, states, str(given.state)).taken)
-    for path, items in reported:
-        if note := items.note():
+    for path, note in notes:
+        if note:
             print(f"{path}: {note}", file=sys.stderr)
     return found
 

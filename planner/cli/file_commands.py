@@ -111,8 +111,7 @@ def table(constants: "MeasuredConstants") -> "Iterator[str]":
         seconds = f"{line.measured_seconds:>12.4g} s{line.predicted_seconds:>12.4g} s"
         left_out = "" if line.left_out_error is None else f"{line.left_out_error:+.1%}"
         yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}"
-    known = [abs(line.left_out_error) for line in constants.lines if line.left_out_error is not None]
-    if known:
+    if known := [abs(line.left_out_error) for line in constants.lines if line.left_out_error is not None]:
         away = [abs(line.catalogue_seconds / line.measured_seconds - 1) for line in constants.lines]
         mean = sum(away) / len(away)
         yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
@@ -158,7 +157,7 @@ def launch(
     placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
-    from planner.exports.launch import STACKS, WRITERS, run_of
+    from planner.exports.launch import STACKS, launch_file, run_of
     from planner.formats.cluster_files import read_placement
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipes import run_of_text, written_like
@@ -179,7 +178,7 @@ def launch(
         near = None if exact else runnable_layout(given, run, framework)
         run, reported = run if near is None else near.run, list[str]()
         if like is None:
-            text = WRITERS[framework](run)
+            text = launch_file(run, framework)
         else:
             placed = None if placement is None else read_placement(placement)
             text, reported = written_like(text, like, run, given.instance, placed)
@@ -216,8 +215,7 @@ def import_(
     options: GridOptions,
 ) -> None:
     """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
-    from planner.imports.grid_drafts import geojson as as_geojson
-    from planner.imports.grid_drafts import instance_with, part, shortage, text
+    from planner.imports import grid_drafts
     from planner.imports.read_grid import import_grid
     from planner.instance.grid import Grid
     from planner.planning.load import load_instance
@@ -226,15 +224,15 @@ def import_(
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
     imported = import_grid(files, form, options)
     grid = imported.grid
-    data = {"grid": part(grid)} if into is None else instance_with(into, grid, name)
+    data = {"grid": grid_drafts.part(grid)} if into is None else grid_drafts.instance_with(into, grid, name)
     if into is not None:
         try:
             load_instance(data)
         except InputError as error:
             raise InputError(f"{into}: does not go with the imported grid: {error}") from None
     if geojson is not None:
-        write_atomically(geojson, json.dumps(as_geojson(grid), ensure_ascii=False) + "\n")
-    console.print_or_write(text(data), output)
+        write_atomically(geojson, json.dumps(grid_drafts.geojson(grid), ensure_ascii=False) + "\n")
+    console.print_or_write(grid_drafts.text(data), output)
     # Say what the grid that was written holds, and what its files leave open.
     written, stream = Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout
     lines = f"{len(written.lines):,} lines of {sum(line.circuits for line in written.lines):,} circuits"
@@ -243,10 +241,9 @@ def import_(
     load = sum(node.load_mw for node in written.nodes)
     headroom = sum(area.headroom_mw for area in written.balancing_authorities)
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
-    items = imported.items
-    notes = [f"missing: {figure}" for figure in items.defaulted]
-    notes += [f"not modelled: {item}" for item in items.not_modelled]
-    notes += [f"not read: {', '.join(items.ignored)}"] if items.ignored else []
-    notes += [f"no site can stand: the grid does not feed its own load; {why}" for why in shortage(written)]
+    notes = [f"missing: {figure}" for figure in imported.missing]
+    notes += [f"not modelled: {item}" for item in imported.not_modelled]
+    notes += [f"not read: {', '.join(imported.not_read)}"] if imported.not_read else []
+    notes += [f"no site can stand: the grid does not feed its own load; {why}" for why in grid_drafts.shortage(written)]
     for note in notes:
         print(note, file=sys.stderr)

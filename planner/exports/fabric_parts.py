@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.cluster import PREFIX, width
 from planner.errors import InputError, InternalError
-from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, write_streamed
+from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, write_atomically, write_streamed
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
@@ -370,7 +370,7 @@ def write_netbox(output: Path, built: BuiltFabric) -> None:
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 with archive.open(entry, "w", force_zip64=True) as file:
                     file.writelines(piece.encode() for piece in pieces())
-        write_streamed(output, lambda: [content.getvalue()])
+        write_atomically(output, content.getvalue())
         return
     try:
         with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as made:
@@ -413,15 +413,13 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
     cables = [(f"{x.low}:{x.low_port}", f"{x.high}:{x.high_port}") for _, block in labelled(fabric) for x in block]
     planned: Ends = dict(cables) | {high: low for low, high in cables}
     # One cable a port is kept, the planned one or else the first; of the others each is doubled at a port.
-    lines, kept, doubled = dict[str, int](), list[BuiltCable](), list[tuple[BuiltCable, str, int]]()
+    at, doubled = dict[str, BuiltCable](), list[tuple[BuiltCable, str, int]]()
     for cable in sorted(_read(path, fabric), key=lambda cable: planned.get(cable.one) != cable.other):
-        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in lines), None)
+        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in at), None)
         if taken is None:
-            kept.append(cable)
-            lines |= dict.fromkeys(cable.own, cable.line)
+            at |= dict.fromkeys(cable.own, cable)
         else:
-            doubled.append((cable, taken, lines.get(taken, cable.line)))
-    at = {end: cable for cable in kept for end in cable.own}
+            doubled.append((cable, taken, at.get(taken, cable).line))
     missing = {one: other for one, other in cables if one not in at or at[one].far(one) != other}
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
     used = {one: other for one, other in missing.items() if one in at and other in at}
@@ -449,6 +447,7 @@ def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
             is_ = f"{one} -- {at[one].far(one)} and {at[other].far(other)} -- {other}"
             where = f"lines {at[one].line} and {at[other].line}"
             pairs.append(f"swapped  {is_} ({where}); planned {one} -- {other}")
+    kept = dict.fromkeys(at.values())
     more = [f"extra    {x.text}" for x in kept if x not in listed and planned.get(x.one) != x.other]
     lost = [f"missing  {one} -- {other}" for one, other in gone.items()]
     counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
@@ -483,8 +482,7 @@ def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
             low, high = (end_of(cells[i].removeprefix(at_site), cells[i + 1].partition(" (")[0]) for i in (0, 2))
         else:
             low, high = (cells[0], cells[1]), (cells[2], cells[3])
-        ends = tuple(":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1]))
-        if ends:
+        if ends := tuple(":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1])):
             built.append(BuiltCable(":".join(low), ":".join(high), line, ends))
     if not built:
         problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"

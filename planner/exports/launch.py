@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable
+import operator
+import shlex
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -13,10 +13,10 @@ from planner.cluster import HOST_GPUS
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
-from planner.instance.hardware import Rack
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes
+from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import smaller_chunks_first
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -47,12 +47,12 @@ class LaunchRun:
     sequence_length: int
     layout: LayoutPlan
     rack_gpus: int
-    software: Software | None
+    software: Software
 
     @property
     def modules(self) -> tuple[RecomputeModule, ...]:
         """Modules that selective recompute of the planned run computes again."""
-        return CORE_ATTENTION if self.software is None else self.software.recompute_modules
+        return self.software.recompute_modules
 
     @property
     def gpus(self) -> int:
@@ -106,12 +106,11 @@ class LaunchRun:
 
 def run_of(plan: Plan, where: str) -> LaunchRun:
     """Return the run that a plan's launch files start. InputError: the plan has no layout, or one for each pool."""
-    layout, work, rack = plan.layout, plan.instance.workload, plan.instance.hardware.rack
-    if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
+    if plan.layout is None:
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
         raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
-    software = work.software if isinstance(work.software, Software) else None
-    return LaunchRun(plan.instance.name, work.model, work.precision, work.sequence_length, layout, rack.gpus, software)
+    m, name = machine_of(plan.instance), plan.instance.name
+    return LaunchRun(name, m.model, m.precision, m.sequence, plan.layout, m.rack.gpus, m.software)
 
 
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
@@ -157,11 +156,10 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         changes["recompute"] = "full"
     if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
         other = replace(run, layout=layout.replaced(virtual_stages=virtual, layers_per_stage=layers))
-        fewest = max((-(-count // virtual) for count in counts), default=0)
-        wanted = recomputed_under(other, fewest) if megatron and counts != layout.layers_per_stage else layers
-        while megatron and any(one < other for one, other in zip(wanted, counts, strict=True)):
-            fewest += 1
-            wanted = recomputed_under(other, fewest)
+        wanted = layers
+        if megatron and counts != layers:
+            each = (recomputed_under(other, number) for number in range(max(layers) + 1))
+            wanted = next(under for under in each if all(map(operator.ge, under, counts)))
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
     return changes
@@ -235,7 +233,7 @@ def _parallel(run: LaunchRun) -> Flags:
         "ckpt-format": "fsdp_dtensor" if fsdp else None,  # the only one that Megatron FSDP takes
         "use-distributed-optimizer": layout.zero_stage > 0,
     }
-    return flags if run.software is None else flags | _switches(run, run.software)
+    return flags | _switches(run)
 
 
 def loss_implementation(software: Software) -> str:
@@ -243,8 +241,9 @@ def loss_implementation(software: Software) -> str:
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
 
 
-def _switches(run: LaunchRun, software: Software) -> Flags:
-    layout, overlaps, routed = run.layout, set(software.overlaps), run.model.experts is not None
+def _switches(run: LaunchRun) -> Flags:
+    layout, software, routed = run.layout, run.software, run.model.experts is not None
+    overlaps = set(software.overlaps)
     shape, moe_repeated = strategy_of(layout).shape, layout.recompute == "selective" and "moe" in run.modules
     possible: dict[Overlap, bool] = {
         "gradients": True,
@@ -280,7 +279,7 @@ def _training(run: LaunchRun) -> Flags:
     flags: Flags = {"micro-batch-size": run.layout.microbatch_sequences, "global-batch-size": run.global_batch}
     plain = run.layout.recompute == "selective" and run.modules == CORE_ATTENTION
     flags |= {"recompute-activations": True} if plain else _recompute(run)
-    if run.software is None or run.software.flash_attention:  # whose masks are not counted; the defaults are 0.1
+    if run.software.flash_attention:  # whose masks are not counted; the defaults are 0.1
         flags |= {"attention-dropout": 0, "hidden-dropout": 0}
     if compute == "fp16":
         flags |= {"fp16": True, "accumulate-allreduce-grads-in-fp32": wide}
@@ -337,7 +336,7 @@ def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
         "activation_checkpoint": {"mode": layout.recompute, **selective},
-        **({"compile": {"enable": True}} if run.software is not None and run.software.fused_loss else {}),
+        **({"compile": {"enable": True}} if run.software.fused_loss else {}),
     }
 
 
@@ -359,14 +358,13 @@ def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
         del model["virtual_pipeline_model_parallel_size"]  # the layout says it
     for flag, value in _stated(_recompute(run)).items():
         model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
-    if run.software is not None:
-        if not run.software.fused_gradient_sums:
-            model["gradient_accumulation_fusion"] = False
-        model["cross_entropy_loss_fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
-        if run.software.fused_loss:
-            model["cross_entropy_fusion_impl"] = loss_implementation(run.software)
-        if run.software.fp8_attention:
-            model["fp8_dot_product_attention"] = True
+    if not run.software.fused_gradient_sums:
+        model["gradient_accumulation_fusion"] = False
+    model["cross_entropy_loss_fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
+    if run.software.fused_loss:
+        model["cross_entropy_fusion_impl"] = loss_implementation(run.software)
+    if run.software.fp8_attention:
+        model["fp8_dot_product_attention"] = True
     ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0, "overlap_grad_reduce": True}
     if layout.zero_stage in SHARDING:
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[layout.zero_stage]}
@@ -420,13 +418,12 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
     }
 
 
-def _file(run: LaunchRun, framework: str) -> str:
-    """Write the file that states the layout, for Megatron a script. InputError: a choice cannot be told so."""
-    software = run.software
-    if software is not None and software.activation_offload:  # else they would stay on the GPU
+def launch_file(run: LaunchRun, framework: str) -> str:
+    """Write a run's file in which a framework finds the layout, for Megatron a script. InputError: it has no choice."""
+    if run.software.activation_offload:  # else they would stay on the GPU
         key = "workload.software.activation_offload"
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
-        raise InputError(f"{key}: {framework} cannot be told {software.activation_offload:g}; {remedy}")
+        raise InputError(f"{key}: {framework} cannot be told {run.software.activation_offload:g}; {remedy}")
     keys = decided(run, framework)
     if framework == "deepspeed":
         return json.dumps(keys, indent=2) + "\n"
@@ -454,29 +451,27 @@ def _file(run: LaunchRun, framework: str) -> str:
 def _script(run: LaunchRun, notes: list[str]) -> str:
     """Write the script that starts Megatron-LM, with notes on what its releases refuse after those on ranks."""
     software = run.software
-    if software is not None:
-        if run.precision.compute == "fp8" and software.fp8_parameters and not run.layout.zero_stage:
-            key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
-            remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
-            raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
-        # As releases of Megatron-LM have it (arguments.py, transformer_config.py).
-        if run.model.experts is not None and software.dispatcher == "hybrid_ep":
-            notes.append("HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.")
-        if run.model.experts is not None and software.fused_experts:
-            fuser = "One kernel of all experts, --use-transformer-engine-op-fuser,"
-            notes.append(f"{fuser} is of core_v0.18.0 and later.")
-        if software.cuda_graphs != "none" and run.layout.recompute != "none":
-            notes.append("Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.")
-        if software.fused_loss and loss_implementation(software) == "te":
-            native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
-            notes.append(f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}")
+    if run.precision.compute == "fp8" and software.fp8_parameters and not run.layout.zero_stage:
+        key, problem = "workload.software.fp8_parameters", "Megatron has weights in FP8 under ZeRO alone"
+        remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
+        raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
+    # As releases of Megatron-LM have it (arguments.py, transformer_config.py).
+    if run.model.experts is not None and software.dispatcher == "hybrid_ep":
+        notes.append("HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.")
+    if run.model.experts is not None and software.fused_experts:
+        fuser = "One kernel of all experts, --use-transformer-engine-op-fuser,"
+        notes.append(f"{fuser} is of core_v0.18.0 and later.")
+    if software.cuda_graphs != "none" and run.layout.recompute != "none":
+        notes.append("Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.")
+    if software.fused_loss and loss_implementation(software) == "te":
+        native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
+        notes.append(f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}")
     arrays, groups = "", {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     for name, flags in groups.items():
         arrays += f"{name}=(\n"
         for flag, value in _stated(flags).items():
-            quote = "'" if not isinstance(value, tuple) and set(str(value)) & set("()|*[] ") else ""
-            text = " ".join(value) if isinstance(value, tuple) else f"{quote}{value}{quote}"
-            arrays += f"    --{flag}\n" if value is True else f"    --{flag} {text}\n"
+            words = value if isinstance(value, tuple) else () if value is True else (str(value),)
+            arrays += f"    {shlex.join([f'--{flag}', *words])}\n"
         arrays += ")\n\n"
     use, comments = " ".join(f'"${{{name}[@]}}"' for name in groups), "".join(f"# {note}\n" for note in notes)
     return f"""\
@@ -490,6 +485,3 @@ GPUS_PER_NODE={run.node_gpus}
     --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
     pretrain_gpt.py {use} "$@"
 """
-
-
-WRITERS: dict[str, Callable[[LaunchRun], str]] = {name: partial(_file, framework=name) for name in STACKS}

@@ -17,13 +17,12 @@ from planner.errors import InputError, hint, shown
 from planner.files import parse_json, read_json, read_text
 from planner.formats import kubernetes, topologies
 from planner.formats.topologies import Hostlists, TopologyRow, gpus_of_node, leaf_of, tree
-from planner.instance.base_types import Frozen, ReadItems, validated
+from planner.instance.base_types import NOT_MODELLED, Frozen, validated
 from planner.plan.plan import Plan
-from planner.plan.plan_files import plan_of
+from planner.plan.plan_files import kind_of, plan_of
 from planner.plan.plan_sections import SiteFabric
 from planner.units import few
 
-WAN = "wan"
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
@@ -48,7 +47,7 @@ def plan_topology(plan: Plan, source: str) -> Topology:
             raise InputError(f"{where}: no racks, or a leaf domain of none; run `planner check` on the plan")
         rows += site_rows(site, fabric, racks[site], site, f"{site}-" if several else "")
     if several:
-        rows.append(TopologyRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
+        rows.append(TopologyRow("fabric.sites", "wan", children=tuple(sorted(plan.fabric.sites))))
     return tree(source, rows)
 
 
@@ -95,15 +94,13 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     raise InputError(f"{source}: {stated}; give {formats}")
 
 
-def topology_items(path: str | Path) -> ReadItems:
-    """Return the use made of a topology file's items; different switch speeds and other labels affect no placement."""
+def topology_note(path: str | Path) -> str | None:
+    """Return a sentence on the switches of a topology file if their speeds differ, which affects no placement."""
     text = read_text(Path(path))
     speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
-    if text.lstrip().startswith("{"):
-        return ReadItems(taken=("names, labels of switches and domains",), ignored=("other keys and labels",))
-    reported = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
-    ignored = ("LinkSpeed",) * (len(speeds) == 1)
-    return ReadItems(taken=("names, nodes, switches, blocks",), ignored=ignored, not_modelled=reported)
+    if len(speeds) < 2 or text.lstrip().startswith("{"):
+        return None
+    return f"{NOT_MODELLED}LinkSpeed (is {', '.join(sorted(speeds))})"
 
 
 SINFO = 'sinfo -h -N -o "%N %t"'
@@ -126,7 +123,7 @@ class NodeStates(Frozen):
     free: frozenset[str] = Field(frozenset(), description="Idle nodes.")
     busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs have or wait for.")
     down: frozenset[str] = Field(frozenset(), description="Nodes that no job can take.")
-    items: ReadItems = Field(ReadItems(), description="What became of the fields of the file.")
+    note: str | None = Field(None, description="Fields of the file that may change the answer, and are not modelled.")
 
     @property
     def taken(self) -> frozenset[str]:
@@ -156,24 +153,17 @@ def read_states(path: str | Path) -> NodeStates:
     if not worst:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     listed = data.get("sinfo") or data.get("nodes") or ()
-    named = {"nodes", "node", "name", "state", "state_flags"}
-    fields = dict.fromkeys(key for item in listed for key in item)
     # Fields that decide a node's jobs are reported where nodes differ.
     differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
-    items = ReadItems(
-        taken=tuple(key for key in fields if key in named),
-        ignored=tuple(key for key in fields if key not in named and key not in differ),
-        not_modelled=tuple(f"{key} (nodes differ)" for key in differ),
-    )
-    return found.replaced(items=items)
+    note = f"{NOT_MODELLED}{', '.join(f'{key} (nodes differ)' for key in differ)}" if differ else None
+    return found.replaced(note=note)
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
     """Keep the states of the topology's nodes, those not listed down. InputError: a listed node is not in it."""
     groups = [switch.nodes for switch in topology.switches] + [block.nodes for block in topology.blocks]
     known = frozenset(node for nodes in groups for node in nodes)
-    strange = sorted((states.free | states.taken) - known)
-    if strange:
+    if strange := sorted((states.free | states.taken) - known):
         are = "is no node" if len(strange) == 1 else "are no nodes"
         listed = few([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
@@ -242,12 +232,17 @@ class RunningJob(NamedTuple):
     priority: int
 
 
-def read_running(path: Path) -> list[RunningJob]:
-    """Read the jobs of Slurm's output that hold nodes; one of an undocumented state counts too, with a warning."""
+def read_running(path: Path) -> list[RunningJob] | Placement:
+    """Read the jobs of Slurm's output that hold nodes, or a placement in JSON.
+
+    A job of an undocumented state counts too, with a warning.
+    """
     text, where = read_text(path, REMEDY), str(path)
-    hostlists = Hostlists(where)
-    jobs, is_json = list[RunningJob](), text.lstrip()[:1] in "{["
-    for at, row in _json_rows(parse_json(text, where), where) if is_json else _text_rows(text, where):
+    data = parse_json(text, where) if text.lstrip()[:1] in "{[" else None
+    if isinstance(data, dict) and kind_of(data) == "placement":
+        return validated(Placement, {key: data[key] for key in data if key in Placement.model_fields}, where)
+    hostlists, jobs = Hostlists(where), list[RunningJob]()
+    for at, row in _text_rows(text, where) if data is None else _json_rows(data, where):
         states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
         unknown = next((state for state in states if state not in HOLDS), None)
         if unknown is not None:
@@ -268,16 +263,10 @@ def read_running(path: Path) -> list[RunningJob]:
     return jobs
 
 
-def jobs_in(data: Any) -> list[Any] | None:
-    """Return the list of jobs in Slurm's JSON; None where the data are something else."""
-    jobs = data.get("jobs") if isinstance(data, Mapping) else None
-    return jobs if isinstance(jobs, list) else None
-
-
 def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    jobs = jobs_in(data)
-    if jobs is None:
-        raise InputError(f"{where}: jobs: is missing; {REMEDY}")
+    jobs = data.get("jobs") if isinstance(data, Mapping) else None
+    if not isinstance(jobs, list):
+        raise InputError(f"{where}: holds no running jobs; {REMEDY}, or a placement of `planner place --format json`")
     for i, job in enumerate(jobs):
         at = f"jobs[{i}]"
         if not isinstance(job, Mapping):
@@ -291,17 +280,12 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = False
-    for i, part in enumerate(re.split(r"(?m)^(?=JobId=)", text)):
-        pairs = dict(re.findall(r"(\w+)=(\S*)", part))
-        if "JobId" in pairs:
-            found = True
-            states = _STATES.search(part)
-            yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
-        elif part.strip() and i == 0 and "No jobs" not in part:
-            break
-    if not found and "No jobs" not in text:
+    head, *jobs = re.split(r"(?m)^(?=JobId=)", text)
+    if "No jobs" not in text and (head.strip() or not jobs):
         raise InputError(f"{where}: has no JobId=; {REMEDY}")
+    for job in jobs:
+        pairs, states = dict(re.findall(r"(\w+)=(\S*)", job)), _STATES.search(job)
+        yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
 
 
 def read_placement(running: Path) -> Placement:
@@ -314,9 +298,8 @@ def read_placement(running: Path) -> Placement:
     placed = validated(Placement, own, str(running))
     if not placed.job:
         raise InputError(f"{running}: job: must not be empty; name the job")
-    twice = next((node for node, times in Counter(placed.nodes).items() if times > 1), None)
-    if twice is not None:
-        raise InputError(f"{running}: nodes: {twice!r} is listed twice; give the placement as it runs")
+    if twice := [node for node, times in Counter(placed.nodes).items() if times > 1]:
+        raise InputError(f"{running}: nodes: {twice[0]!r} is listed twice; give the placement as it runs")
     if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
         raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
     return placed

@@ -220,8 +220,7 @@ def volcano_hypernodes(topology: Topology) -> str:
     """Return a Volcano HyperNode a switch, leaves at tier 1. InputError: no switches, or names that differ in case."""
     _require_tree(topology)
     names = {switch.name: _object_name(switch.name, "switch") for switch in topology.switches}
-    twice = [name for name, times in Counter(names.values()).items() if times > 1]
-    if twice:
+    if twice := [name for name, times in Counter(names.values()).items() if times > 1]:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers, objects = children_of(topology), heights(topology), []
     for switch in topology.switches:

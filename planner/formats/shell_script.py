@@ -61,8 +61,6 @@ _LONGEST = 1_000_000  # characters of a script, and of a value once its variable
 NOWHERE = -1
 _CONTINUED = re.compile(r"\\\r?\n")
 _PARTS = re.compile(rf"'[^']*'|\"[^\"]*\"|(?:{_COMPUTED.pattern}|[^\s\\])(?:{_COMPUTED.pattern}|\S)*|\\\S+")
-NODES = ("NNODES", "NUM_NODES", "SLURM_NNODES")
-PER_NODE = ("GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE", "NGPU")
 _REST = re.compile(r"[ \t]*(\\?)[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)  # behind an item that ends its line
 _BEFORE = re.compile(r"[ \t]*\\[ \t]*\r?\n[ \t]*$")  # a continued line before an item
 
@@ -346,8 +344,7 @@ def _unquoted(text: LocatedText) -> LocatedText:
 def _items(words: list[Word], text: str) -> Iterator[Item]:
     options = RECIPE_OPTIONS if re.search(r"performance[/.]|\brun_script\.py|setup_experiment", text) else {}
     for i, word in enumerate(words):
-        override = OVERRIDE.fullmatch(word.text)
-        if override:
+        if override := OVERRIDE.fullmatch(word.text):
             value = _unquoted(word.text.part(override.start(2)))
             yield Item(override[1], value, word, _end(text, word, 1), is_flag=False)
         name, equals, _ = word.text.lstrip("-").partition("=")
@@ -383,8 +380,7 @@ def _words(text: str, where: str) -> Iterator[Word]:
     documents = [match.span() for match in _HEREDOC.finditer(text)]
     i, depth, command, printed, tested, guarded = 0, 0, True, False, False, False
     while i < len(text):
-        continued = _CONTINUED.match(text, i)
-        if continued:
+        if continued := _CONTINUED.match(text, i):
             i = continued.end()
         elif text[i] == "#":
             i = (text.find("\n", i) + 1 or len(text) + 1) - 1
@@ -513,8 +509,9 @@ def started(script: Script) -> Started:
     def first(stated: Mapping[str, LocatedText]) -> int:
         return next(map(int, stated.values()), 0)
 
-    nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
-    each = of("--nproc-per-node", *PER_NODE, "--gpus-per-node", "#SBATCH --gpus-per-node")
+    nodes = of("--nnodes", "NNODES", "NUM_NODES", "SLURM_NNODES", "--nodes", "#SBATCH --nodes")
+    per_node = "GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE", "NGPU"
+    each = of("--nproc-per-node", *per_node, "--gpus-per-node", "#SBATCH --gpus-per-node")
     each |= {key: value for key, value in of("--gpus-per-task", "#SBATCH --gpus-per-task").items() if int(value) > 1}
     tasks, total = of("--ntasks-per-node", "#SBATCH --ntasks-per-node"), of("WORLD_SIZE", "--num-gpus")
     each |= {name: text for name, text in tasks.items() if first(each) in (0, int(text))}

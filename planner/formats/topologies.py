@@ -20,7 +20,6 @@ KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockS
 # With those that scontrol alone prints.
 _SPELLING = {key.lower(): key for key in (*KEYWORDS, "Level", "AggregatedBlock", "BlockIndex", "BlockSize")}
 _PAIR = re.compile(r"""\s*(?P<key>[^\s=]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?=\s|$)""")
-TREE, BLOCKS = "fabric", "blocks"
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 
@@ -80,10 +79,9 @@ def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
     parents = {switch.name: switch.parent for switch in topology.switches}
     chains: dict[str, tuple[str, ...]] = {}
     for leaf in (switch for switch in topology.switches if switch.nodes):
-        chain, at = [leaf.name], leaf.parent
-        while at is not None:
-            chain.append(at)
-            at = parents[at]
+        chain = [leaf.name]
+        while (above := parents[chain[-1]]) is not None:
+            chain.append(above)
         chains[leaf.name] = tuple(chain)
     return chains
 
@@ -177,8 +175,7 @@ def _homes(rows: TopologyRows, what: str) -> Iterator[str]:
             first = home.setdefault(node, i)
             if first != i:
                 twice.setdefault((first, i), []).append(node)
-        repeated = [node for node, times in Counter(row.nodes).items() if times > 1]
-        if repeated:
+        if repeated := [node for node, times in Counter(row.nodes).items() if times > 1]:
             yield f"{row.where}: {what} {row.name!r} names {few(repeated)} twice; keep one"
     for (first, second), nodes in twice.items():
         one, two = rows[first], rows[second]
@@ -301,12 +298,10 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
 def _line_pairs(line: str, source: str, where: str) -> dict[str, str]:
     pairs, at = dict[str, str](), 0
     while line[at:].strip():
-        match = _PAIR.match(line, at)
-        if match is None:
+        if (match := _PAIR.match(line, at)) is None:
             text = f"{line[at:].strip()[:60]!r} is not KEY=VALUE"
             raise InputError(f"{source}: {where}: {text}; write such as SwitchName=leaf1 Nodes=n[1-4]")
-        key = _SPELLING.get(match["key"].lower())
-        if key is None:
+        if (key := _SPELLING.get(match["key"].lower())) is None:
             raise InputError(f"{source}: {where}: unknown keyword {match['key']!r}; {hint(match['key'], KEYWORDS)}")
         if key in pairs:
             raise InputError(f"{source}: {where}: {key}= is given twice on one line; keep one")
@@ -372,30 +367,29 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     if "tree" not in chosen:
         is_ = f"{name or default!r} is {next(kind for kind in _KINDS if kind in chosen)}"
         raise InputError(f"{source}: line {chosen['topology'].line}: {is_}; only tree and block say where nodes stand")
-    rows = []
     switches = _mapping(chosen["tree"], source, "tree", ("switches",), "switches")["switches"]
-    for item in _list(switches, source, "switches"):
-        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), "switch")
-        nodes, children = (_hosts(row, key, hostlists) for key in ("nodes", "children"))
-        rows.append(TopologyRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children))
+    rows = _rows(switches, "switch", "switches", ("nodes", "children"), hostlists)
     block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     return tree(source, rows, *(_blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ()))
 
 
-def _hosts(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
-    if key not in row or _is_empty(row[key]):
-        return ()
-    return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))
+def _rows(node: Node, kind: str, kinds: str, keys: tuple[str, ...], hostlists: Hostlists) -> list[TopologyRow]:
+    """Return the switches or blocks that a topology.yaml lists, each with the hostlists of its keys."""
+    source, rows = hostlists.source, []
+    for item in _list(node, source, kinds):
+        row = _mapping(item, source, f"a {kind}", (kind, *keys), kind)
+        name, lists = _text(row[kind], source, kind), list[tuple[str, ...]]()
+        for key in keys:
+            text = _text(row[key], source, key) if key in row and not _is_empty(row[key]) else None
+            lists.append(hostlists.names(f"line {row.get(key, item).line}: {key}", text))
+        rows.append(TopologyRow(f"line {item.line}", name, *lists))
+    return rows
 
 
 def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[TopologyRow], list[int], str]:
     source = hostlists.source
     pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), "blocks")
-    rows, sizes = [], list[int]()
-    for item in _list(pairs["blocks"], source, "blocks"):
-        row = _mapping(item, source, "a block", ("block", "nodes"), "block")
-        name = _text(row["block"], source, "block")
-        rows.append(TopologyRow(f"line {item.line}", name, _hosts(row, "nodes", hostlists)))
+    rows, sizes = _rows(pairs["blocks"], "block", "blocks", ("nodes",), hostlists), list[int]()
     if "block_sizes" not in pairs:
         return rows, sizes, ""
     for item in _list(pairs["block_sizes"], source, "block_sizes"):
@@ -443,10 +437,10 @@ def write_yaml(topology: Topology) -> str:
         for box in topology.switches:
             below = {"nodes": box.nodes} if box.nodes else {"children": children[box.name]}
             switches.append({"switch": box.name} | {key: fold_names(names) for key, names in below.items()})
-        documents.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
+        documents.append({"topology": "fabric", "cluster_default": True, "tree": {"switches": switches}})
     if topology.blocks:
         sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
         blocks = [{"block": block.name, "nodes": fold_names(block.nodes)} for block in topology.blocks]
         own = {"cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
-        documents.append({"topology": BLOCKS, **own})
+        documents.append({"topology": "blocks", **own})
     return "---\n" + dump(documents)

@@ -4,7 +4,7 @@ import difflib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from planner.errors import InputError, hint
 from planner.files import csv_rows, read_text
 from planner.imports.command_options import GridOptions
 from planner.imports.instance_file import read_instance_file
-from planner.instance.base_types import NOT_MODELLED, ReadItems, TrackedItems
+from planner.instance.base_types import NOT_MODELLED, TrackedItems
 from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.physics.site.grid import normal_share
 from planner.units import few
@@ -109,8 +109,7 @@ class CsvTable:
 
     def need(self, *names: str) -> str:
         """Return the first of several names that a column of a grid's table has, or refuse the table."""
-        column = self.find(*names)
-        if column is None:
+        if (column := self.find(*names)) is None:
             near = difflib.get_close_matches(names[0], self.columns, 1, 0.6)
             hint = f"is it {near[0]!r}? rename it" if near else f"add it (has {', '.join(self.columns[:12])})"
             raise InputError(f"{self.file}: column {' or '.join(map(repr, names))} is missing; {hint}")
@@ -190,13 +189,15 @@ def _fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority,
 
 
 class Imported(NamedTuple):
-    """An imported grid, and the use made of each item of its files; defaulted are the figures that they miss."""
+    """An imported grid, and what its files miss, have in a way that is not modelled, or have in columns not read."""
 
     grid: Grid
-    items: ReadItems
+    missing: tuple[str, ...]
+    not_modelled: tuple[str, ...]
+    not_read: Sequence[str]
 
 
-def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
+def assemble(draft: Draft, options: GridOptions, not_read: Sequence[str] = ()) -> Imported:
     """Return the grid of a draft; its note names everything that is filled in and not from the files."""
     installed_mw = sum(node.generation_mw + max(0.0, -node.load_mw) for node in draft.nodes)
     known, wanted = sorted(draft.interconnections), options.only or ()
@@ -246,7 +247,7 @@ def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None)
         notes.append(f"sites may stand on the {options.sites:,} nodes with most generation")
     source, note = options.source or draft.source, "; ".join([*notes, *(f"MISSING {figure}" for figure in missing)])
     grid = Grid(source=source, note=note, balancing_authorities=authorities, nodes=tuple(nodes), lines=lines)
-    return Imported(grid, (items or ReadItems()).replaced(defaulted=missing, not_modelled=left_out))
+    return Imported(grid, missing, left_out, not_read)
 
 
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:

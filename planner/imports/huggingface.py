@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems, validated
-from planner.instance.workload import Model
+from planner.instance.base_types import NO_EFFECT, TrackedItems, validated
+from planner.instance.workload import Model, catalogue
 
 # Keys without effect on time, memory and the count of weights.
 WITHOUT = re.compile(
@@ -44,31 +44,7 @@ class ConfigFamily(NamedTuple):
     dense_layers: int = 0
 
 
-FAMILIES: dict[str, ConfigFamily] = {
-    **dict.fromkeys(("llama", "qwen2", "phi3", "chatglm", "olmo", "olmo2", "granite", "stablelm"), ConfigFamily()),
-    "seed_oss": ConfigFamily(),
-    **dict.fromkeys(("cohere", "smollm3", "ernie4_5"), ConfigFamily(tied=True)),
-    **dict.fromkeys(("mixtral", "qwen2_moe", "olmoe", "granitemoe", "phimoe", "dots1"), ConfigFamily(experts=True)),
-    "qwen3_moe": ConfigFamily(experts=True),
-    **dict.fromkeys(("phi", "gpt_neox", "gptj", "nemotron"), ConfigFamily(gated=False)),
-    **dict.fromkeys(("gpt2", "falcon", "bloom", "opt", "gpt_bigcode", "mpt"), ConfigFamily(gated=False, tied=True)),
-    **dict.fromkeys(("deepseek_v2", "kimi_k2"), ConfigFamily(experts=True, latent=True)),
-    "deepseek_v3": ConfigFamily(experts=True, latent=True, dense_layers=3),
-    "mistral": ConfigFamily(window_every=1),
-    "starcoder2": ConfigFamily(gated=False, tied=True, window_every=1),
-    "qwen3": ConfigFamily(head_size=128),
-    "gemma": ConfigFamily(tied=True, head_size=256),
-    "gemma2": ConfigFamily(tied=True, head_size=256, window_every=2, window=4096),
-    "gemma3_text": ConfigFamily(tied=True, head_size=256, window_every=6, window=4096, vocabulary=262_208),
-    "cohere2": ConfigFamily(tied=True, window_every=4, window=4096),
-    "gpt_oss": ConfigFamily(experts=True, head_size=64, window_every=2, window=128),
-    **dict.fromkeys(("glm", "glm4"), ConfigFamily(head_size=128)),
-    "glm4_moe": ConfigFamily(experts=True, dense_layers=1),
-    "ernie4_5_moe": ConfigFamily(tied=True, experts=True, dense_layers=1),
-    "minimax_m2": ConfigFamily(experts=True, head_size=128),
-    "llama4_text": ConfigFamily(experts=True, head_size=128, window_every=4, window=8192),
-    "qwen3_next": ConfigFamily(experts=True, head_size=256, window_every=4),
-}
+FAMILIES = {kind: ConfigFamily(**own) for kind, own in catalogue("config_families").items()}
 
 
 def read_model(path: Path) -> Model:
@@ -76,30 +52,28 @@ def read_model(path: Path) -> Model:
     if path.is_dir():
         path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return read_config(read_json(path), str(path), name)[0]
+    return read_config(read_json(path), str(path), name)
 
 
-def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
-    """Return the model of a Hugging Face configuration, called `name` unless named, and the use made of each key."""
+def read_config(data: Any, where: str, name: str) -> Model:
+    """Return the model of a Hugging Face configuration, named `name` unless it has a name, keys not modelled noted."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
     config = TrackedItems(data if inner is None else data[inner])
     kind = str(config.get("model_type", data["model_type"]))
-    family = FAMILIES.get(kind)
-    if family is None:
+    if (family := FAMILIES.get(kind)) is None:
         remedy = f"{hint(kind, sorted(FAMILIES), 0.7)}; or give workload.model inline (`planner schema instance`)"
         raise InputError(f"{where}: model_type: {kind!r} is not read; {remedy}")
     given = str(config.get("_name_or_path") or data.get("_name_or_path") or name)
     reader = _Reader(config, where, family, kind)
     entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
     entry["source"] = f"config.json of {entry['name']} ({kind})"
-    items, outer = config.read(_effect), {} if inner is None else data
+    items, outer = config.unmodelled(_effect), {} if inner is None else data
     settings = (inner, "quantization_config", "rope_scaling", "rope_parameters", "auto_map", "generation_config")
     other_parts = (key for key in outer if key not in settings and isinstance(outer[key], Mapping))
-    items = items.replaced(not_modelled=(*reader.approximated, *items.not_modelled, *other_parts))
-    entry["note"] = items.note()
-    return validated(Model, entry, where), items
+    entry["note"] = items._replace(known=(*reader.approximated, *items.known, *other_parts)).note()
+    return validated(Model, entry, where)
 
 
 def _effect(key: str, value: Any) -> str | None:
@@ -131,9 +105,8 @@ class _Reader:
         }
         if self.kind == "qwen3_next" and not (heads and entry["layers"]):
             return entry  # which the model's own rules refuse
-        ffn = "intermediate_size ffn_hidden_size ffn_dim n_inner"
-        if next((self.config[name] for name in ffn.split() if self.config.get(name) is not None), 0):
-            entry["ffn"] = self.count(ffn)
+        if width := self.count("intermediate_size ffn_hidden_size ffn_dim n_inner", 0):
+            entry["ffn"] = width
         elif self.family.gated and not self.family.experts:
             self.refuse("intermediate_size", "is missing; add it")
         if self.family.latent:
@@ -188,7 +161,7 @@ class _Reader:
         return value
 
     def stated(self, key: str, default: int) -> int:
-        """Return a count of one name, 0 where it is null; a default is reported as such."""
+        """Return a count of one name, 0 where it is null."""
         return self.count(key, self.config.get(key, default) or 0)
 
     def listed(self, key: str) -> list[Any]:

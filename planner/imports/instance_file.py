@@ -113,9 +113,8 @@ def first_instance(wish: Wish, output: Path | None = None) -> str:
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
     nic_gbps = _named("accelerators", wish.accelerator, "--accelerator")["nic_bytes_per_second"] * 8 / 1e9
-    budget = wish.budget
-    if budget is None and wish.sites:
-        budget = 3e9  # without a limit, all power there is would be bought
+    usual = 3e9 if wish.sites else None  # without a limit, all power there is would be bought
+    budget = usual if wish.budget is None else wish.budget
     money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
     name = shown = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     if name.endswith(".json"):
@@ -165,7 +164,6 @@ hardware:
 
 
 def _grid(sites: int) -> str:
-    """Write the example grid of a number of candidate sites, and the fibre between them."""
     areas = nodes = ""
     for place, area, zone, north, east, price in PLACES[:sites]:
         here = f"interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}"

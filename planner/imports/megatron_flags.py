@@ -1,104 +1,20 @@
 """Read the layout of a Megatron-LM run from the flags of a shell script, and the effect of each other flag."""
 
+import fnmatch
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from planner.errors import InputError
 from planner.formats.shell_script import Script
-from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
-from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher
+from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, catalogue
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 NO_WORDS = "-"  # an effect that its name says
-# Effects in the planner of flags that change time or memory, or the model, in a way that no figure here follows; last
-# those without effect on time and memory, with what the instance's model or the planner's own prediction states
-# already. By name, or by its parts around a *; the first that fits holds.
-EFFECTS: dict[str, str] = {
-    "workload.software.tensor_overlap has a fixed share": """tp-comm-overlap-* tp-comm-bulk-* tp-comm-split-*
-        tp-comm-atomic-* disable-tp-comm-* no-async-tensor-model-parallel-allreduce""",
-    "workload.software.expert_overlap has a fixed share": """delay-wgrad-compute
-        moe-shared-expert-overlap overlap-dispatch-backward-with-experts-wgrad ep-overlap-early-attn-memory-release""",
-    "workload.software.dispatcher has its usual share of the processors": """moe-*-num-sms
-        moe-use-legacy-grouped-gemm moe-permute-fusion moe-router-fusion""",
-    "the sends of the schedule, as they are usual": """overlap-p2p-*-warmup-flush use-ring-exchange-p2p batch-p2p-comm
-        pipeline-model-parallel-comm-backend no-scatter-gather-tensors-in-pipeline""",
-    "keys and values pass from rank to rank, or are gathered": """hierarchical-context-parallel-sizes
-        hybrid-context-parallel max-seqlen-per-dp-cp-rank""",
-    "workload.software.cuda_graphs are of iterations or of all but routed experts": "optimizer-cuda-graph",
-    "workload.software.elementwise_traffic is of fused kernels": """no-bias-*-fusion bias-*-fusion no-rope-fusion
-        apply-rope-fusion *masked-softmax-fusion no-persist-layer-norm no-gradient-reduce-div-fusion transformer-impl
-        disable-jit-fuser fp32-residual-connection use-fused-weighted-squared-relu fused-residual-rmsnorm
-        mla-down-proj-fusion""",
-    "workload.software.loss_bytes_per_logit is of one kernel": """fp16-lm-cross-entropy defer-embedding-wgrad-compute
-        wgrad-deferral-limit output-logit-dtype""",
-    "workload.precision has the bytes of each role": """use-precision-aware-optimizer *main-grads-dtype
-        *main-params-dtype exp-avg-* fp4-param* grad-reduce-in-bf16 accumulate-allreduce-grads-in-fp32 optimizer
-        keep-fp8-transpose-cache reuse-grad-buf-* megatron-fsdp-grad-comm-dtype *-reduce-scatter-with-fp32-*
-        ddp-param-name-patterns-*""",
-    "all products run in one type": """first-last-layers-bf16 num-layers-at-*-in-bf16 fp4-recipe *fp8-wgrad
-        kitchen-config-file kitchen-recipe-number quant-recipe fp8-multi-head-attention fp8-output-proj
-        te-precision-config-file""",
-    "the batch is that of every step": "rampup-batch-size step-batch-size-schedule decrease-batch-size-if-needed",
-    "tokens spread evenly over experts": """moe-expert-*capacity-factor moe-pad-expert-input-to-capacity
-        moe-router-padding-for-* moe-router-topk-limited-devices""",
-    "the NIC's own rate": """use-nccl-ub use-sharp sharp-enabled-group nccl-communicator-* symmetric-ar-type
-        distributed-backend ddp-*bucket* suggested-communication-* no-align-* high-priority-stream-groups
-        num-distributed-optimizer-instances overlap-param-gather-with-optimizer-step fsdp-double-buffer
-        fsdp-db-use-persist-buf-on-alloc-fail fsdp-manual-registration enable-full-sharding-in-hsdp
-        outer-dp-sharding-strategy create-all-gather-group ddp-average-in-collective disable-symmetric-registration
-        gtp-*remat-nccl-ub no-use-layer-wise-param-layout megatron-fsdp-enable-fine-grained-param-gather
-        megatron-fsdp-max-pool-double-buffer megatron-fsdp-version""",
-    "recomputed are whole layers, or modules of them": """moe-layer-recompute distribute-saved-activations
-        checkpoint-activations *gtp-weight-remat-size mhc-recompute-* num-microbatches-with-partial-*
-        mlp-chunks-for-training""",
-    "every layer is of one kind but for windows and first dense ones": """is-hybrid-model hybrid-attention-ratio
-        hybrid-mlp-ratio hybrid-*-pattern heterogeneous-layers-config-* linear-attention-freq
-        experimental-attention-variant spec mtp-num-layers moe-latent-size enable-mhc-connections retro-add-retriever
-        vision-pretraining yaml-cfg encoder-num-layers decoder-num-layers window-size window-attn-skip-freq""",
-    NO_WORDS: """optimizer-cpu-offload optimizer-offload-* overlap-cpu-optimizer-* no-pin-cpu-*
-        use-torch-optimizer-for-cpu-offload cpu-offloading-weights fine-grained-activation-offloading offload-modules
-        activation-offload-* moe-paged-stash microbatch-group-size-* use-torch-fsdp2
-        torch-fsdp2-no-reshard-after-forward deterministic-mode attention-backend use-legacy-models
-        empty-unused-memory-level reset-position-ids reset-attention-mask variable-seq-lengths sft train-sync-interval
-        batch-invariant-mode *tensor-parallel-num-weight-shards add-qkv-bias attention-output-gate
-        apply-query-key-layer-scaling attention-softmax-in-fp32""",
-    NO_EFFECT: """
-        lr* min-lr decoupled-* override-opt* adam-* sgd-* lion-* muon-* *weight-decay* clip-grad seed init-m*
-        embedding-init* *-initialization tokenizer* *vocab* merge-file tiktoken-* data-* *-data-path split mock-data
-        dataloader-* num-workers num-dataset* eod-mask* no-mmap* no-create-attention-mask* fim-* *log* *tensorboard*
-        wandb-* timing-* app-tag* save* load* no-save* no-load* async-save *persistent-* *ckpt* *-checkpoint* finetune
-        exit-* eval-* test-mode skip-train train-iters train-samples *validation* profile* *profiler* record-* memory-*
-        rerun-* error-injection* inprocess-* enable-ft* calc-ft* ft-* *straggler* inference-* rl-* grpo-* langrl-*
-        perform-rl* retro-* bert-* biencoder-* ict-* img-* dino-* swin-* vision-* indexer-* embedding-path mask-*
-        query-in* retriever-* short-seq* use-one-sent* iter-per-epoch num-classes num-channels patch-dim
-        classes-fraction sample-rate result-* norm-epsilon *layernorm* qk-l2-norm rotary-* rope-* use-rope* use-rotary*
-        no-rope-freq mscale* mrope-* *yarn-* *dropout openai-gelu quick-geglu onnx-safe normalization
-        *position-embedding* pad-* relative-attention-* beta-* swiglu squared-relu gated-linear-unit activation-func*
-        bf16 fp16 loss-scale* initial-loss* min-loss* hysteresis fp8-margin fp8-interval fp8-dot* fp8-amax* params-dtype
-        pipeline-dtype autocast* *-bias-linear multi-latent-attention group-query-attention untie-embeddings*
-        share-embeddings* use-mcore-models use-flash-attn moe-grouped-gemm moe-router-* moe-aux* moe-z*
-        moe-input-jitter* moe-per-layer* moe-apply-probs* moe-extended-tp moe-use-upcycling moe-upcycling*
-        moe-layer-freq moe-token-drop-policy cpu-offloading-activations use-megatron-fsdp mtp-loss* *check-for*
-        check-weight* distributed-timeout* local-rank lazy-mpu-init no-data-sharding data-parallel-random* no-barrier*
-        *manual-gc* disable-gloo* *rng-tracker enable-experimental calculate-per-token* *strict-fsdp* iterations-to-skip
-        cache-mla* flash-decode *-for-prefill decode-only* *chunked-prefill max-tokens-to-oom mid-level* run-workload*
-        replication* adlr-* no-clone* *-msc object-storage* mamba-* disable-mamba* cuda-graph-w* cuda-graph-s*-iter*
-        cuda-graph-use* head-lr* disable-bf16* otel-* flight-recorder* batch-size warmup model-parallel-size
-        decoder-seq-length encoder-seq-length per-split* phase-transition* use-legacy-static* sft-tokenizer*
-        per-dataset* freeze-* dump-* timers *-func scatter-embedding* parallel-output generation-config hf-* bias-init*
-        output-bert* allow-ambiguous* num-speculative* refit-method use-same-sampling* fake-process-group
-        tp-comm-bootstrap-backend recompute-* *-pipeline-num-layers use-distributed-optimizer num-layers-per-virtual*
-        num-virtual-stages* name rdzv* node-rank max-restarts master-* local-addr nproc-per-node nnodes role tee
-        redirects standalone container-* partition account ntasks* cpus-per* gpus* time job-name output error nodes mem
-        mpi exclusive export qos constraint comment dependency""",
-}
-_EFFECTS = [
-    (re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names.split())), effect)
-    for effect, names in EFFECTS.items()
-]
 # Values that are what the planner takes anyway.
 AS_TAKEN = {"optimizer": "adam", "transformer-impl": "transformer_engine", "distributed-backend": "nccl"}
 AS_TAKEN["attention-backend"] = "auto flash fused"
@@ -143,7 +59,22 @@ def megatron_effect(flag: str, value: Any) -> str | None:
         return f"no figures for {', '.join(other)}" if other else NO_EFFECT
     if value in AS_TAKEN.get(name, "").split():
         return NO_EFFECT
-    return next((effect for names, effect in _EFFECTS if names.fullmatch(name)), None)
+    return listed_effect("megatron", name)
+
+
+@cache
+def _effects(framework: str) -> list[tuple[re.Pattern[str], str]]:
+    listed = catalogue("flag_effects")[framework].items()
+    return [(re.compile("|".join(map(fnmatch.translate, " ".join(names).split()))), effect) for effect, names in listed]
+
+
+def listed_effect(framework: str, name: str) -> str | None:
+    """Return the effect of a framework's flag or key by catalogue/flag_effects.json; None if it is not listed.
+
+    These change time or memory, or the model, in a way that no figure here follows, or none of them: NO_EFFECT, also
+    where the instance's model or the planner's own prediction states it. The first pattern that fits holds.
+    """
+    return next((effect for names, effect in _effects(framework) if names.match(name)), None)
 
 
 def _module_names(value: Any) -> list[str]:
@@ -165,7 +96,7 @@ class OwnRun:
     switches: dict[str, Any] = field(default_factory=dict)  # of the software stack
     expert_tensor: int = 1  # ranks that each expert is divided over
     pipelines_first: bool = False  # whether ranks go through all stages before the next replica
-    items: ReadItems = field(default_factory=ReadItems)
+    items: UnmodelledItems = field(default_factory=UnmodelledItems)
 
 
 def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> OwnRun:
@@ -358,8 +289,7 @@ def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
         if size > MOST_LAYERS:
             raise InputError(f"{where}: expands to more than {MOST_LAYERS:,} layers; shorten it")
         plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)
-    odd = re.search(r"[^EtmL|]", plain)
-    if odd:
+    if odd := re.search(r"[^EtmL|]", plain):
         raise InputError(f"{where}: {odd[0]!r} is none of E, t, m, L and | (in {text[:60]!r}); correct it")
     chunks = [chunk.count("t") for chunk in plain.split("|")]
     if len(chunks) % stages:

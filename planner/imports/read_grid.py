@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.files import read_text
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Imported, assemble, by_name, read_table
-from planner.instance.base_types import ReadItems
 from planner.instance.grid import PowerNode
-from planner.physics.site.wan import EARTH_RADIUS_KM
+from planner.physics.site.wan import EARTH_RADIUS_KM, great_circle_km
 from planner.units import few
 
-Vectors = NDArray[np.float64]
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
 ID = ("eia_plant_id", "plant_id", "Plant Code")
 LATITUDE = ("lat", "latitude", "Latitude")
@@ -50,18 +47,6 @@ def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
 
 def _file_names(tables: dict[str, CsvTable]) -> str:
     return ", ".join(sorted(Path(table.file).name for table in tables.values()))
-
-
-def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vectors:
-    """Return places on the globe as unit vectors, one a row; latitude and longitude in degrees."""
-    lat, lon = np.radians(latitude), np.radians(longitude)
-    return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
-
-
-def chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
-    """Return squared straight distances to a place in earth radii, in the order of great circles, without arcsines."""
-    squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
-    return squared
 
 
 def _read_case(path: Path) -> tuple[float, dict[str, list[CsvRow]], int]:
@@ -393,11 +378,11 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
     for plant in sorted(plants, key=lambda plant: plant.id):
         by_authority[plant.authority].append(plant)
     for _, own in sorted(by_authority.items()):
-        points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
+        lat, lon = np.radians([(plant.latitude, plant.longitude) for plant in own]).T
+        points = np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
         left = np.argsort([-plant.mw for plant in own], kind="stable")
         while left.size:
-            within = chord2(points[left], points[left[0]]) <= limit
-            within[0] = True
+            within = ((points[left] - points[left[0]]) ** 2).sum(axis=1) <= limit
             yield [own[index] for index in left[within]]
             left = left[~within]
 
@@ -424,26 +409,22 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     installed, peaks = dict[str, float](), dict[str, float]()
     if "plants" in tables:
         plants = read_plants(tables["plants"], tables.get("generators"))
-        by_state = defaultdict[str, list[str]](list)
+        places = defaultdict[str, dict[str, Place]](dict)
         for zone, row in zones.items():
-            by_state[row.text("state")].append(zone)
-        points = dict[str, Vectors]()
-        for state, names_there in by_state.items():
-            lat, lon = ([zones[zone].number(key) for zone in names_there] for key in ("lat", "lon"))
-            points[state] = unit_vectors(lat, lon)
-        by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
-        for plant in (plant for plant in plants if plant.state in by_state):
-            at = chord2(points[plant.state], unit_vectors([plant.latitude], [plant.longitude])).argmin()
-            by_zone[by_state[plant.state][at]].append(plant)
-        installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
+            places[row.text("state")][zone] = row.number("lat"), row.number("lon")
+        mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))  # by authority and planning group
+        for plant in plants:
+            here = plant.latitude, plant.longitude
+            away_km = {zone: great_circle_km(*here, *at) for zone, at in places.get(plant.state, {}).items()}
+            if away_km:
+                nearest = min(away_km, key=away_km.__getitem__)
+                installed[nearest] = installed.get(nearest, 0.0) + plant.mw
+                mw[plant.authority][zones[nearest].text("planning_group")] += plant.mw
         notes.append("each plant counts in the nearest zone of its state")
-        notes += counted((len(plants) - sum(map(len, by_zone.values())), "plants in states without a zone left out"))
+        lost = sum(plant.state not in places for plant in plants)
+        notes += counted((lost, "plants in states without a zone left out"))
         if "peaks" in tables:
             # An authority's peak is shared among planning groups as the capacity of its plants is.
-            mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))
-            for zone, own in by_zone.items():
-                for plant in own:
-                    mw[plant.authority][zones[zone].text("planning_group")] += plant.mw
             for owner, peak_mw in sorted(read_peaks(tables["peaks"]).items()):
                 total = sum(mw[owner].values())
                 for group, part in mw[owner].items():
@@ -544,6 +525,5 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
         if role not in (required, *optional):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
     draft = reader(tables, options)
-    used = [(f"{Path(own.file).name}: {key}", key in own.looked_up) for own in tables.values() for key in own.columns]
-    taken, ignored = (tuple(sorted(column for column, read in used if read is wanted)) for wanted in (True, False))
-    return assemble(draft, options, ReadItems(taken=taken, ignored=ignored))
+    not_read = [(table.file, key) for table in tables.values() for key in table.columns if key not in table.looked_up]
+    return assemble(draft, options, sorted(f"{Path(file).name}: {key}" for file, key in not_read))

@@ -19,7 +19,7 @@ from planner.formats.topologies import gpus_of_node
 from planner.formats.yaml_text import YAML, TableText, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, NO_WORDS, REMEDY, OwnRun, RunValues
-from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
@@ -36,23 +36,6 @@ TITAN_TABLES = re.compile(
 LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
     r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
-)
-# Tables of torchtitan's configuration without effect on time and memory, and keys that the planner has no figure for.
-TITAN_WITHOUT = re.compile(
-    r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
-    r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
-    r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
-    r"parallelism\.pipeline_parallel_schedule"
-)
-DEEPSPEED_WITHOUT = re.compile(
-    r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
-    r"data_efficiency|activation_checkpointing)(\..*)?|steps_per_print|wall_clock_breakdown|gradient_clipping|"
-    r"zero_optimization\.(overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions)|prescale_gradients|"
-    r"zero_allow_untested_optimizer|dump_state|memory_breakdown|pipeline\.(partition|seed_layers)|seed"
-)
-NEMO_WITHOUT = re.compile(
-    r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
-    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|(.*\.)?(_target_|virtual[_-]pipeline[_-]model[_-]parallel[_-]size)"
 )
 # Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others have
 # the flag's name, in the table `model` unless it is listed below.
@@ -181,14 +164,14 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         types = {"fp4": "fp4-format", "fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
         compute = next((kind for kind, flag in types.items() if flag in items), None)
         run = megatron_flags.run_of_flags(values, "megatron", compute)
-        run = replace(run, items=items.read(megatron_flags.megatron_effect, "--{}"))
-    launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
+        run = replace(run, items=items.unmodelled(megatron_flags.megatron_effect, "--{}"))
+    launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).unmodelled(
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
     )
-    readings = run.items, launcher, ReadItems(not_modelled=tuple(script.doubtful))
-    joined = {group: sum((getattr(own, group) for own in readings), ()) for group in ReadItems.model_fields}
-    return replace(run, gpus=run.gpus or started(script).gpus, items=ReadItems(**joined))
+    known = (*run.items.known, *launcher.known, *script.doubtful)
+    unmodelled = UnmodelledItems(known, run.items.unknown + launcher.unknown)
+    return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -200,17 +183,17 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, data
 
 
-def _read(values: RunValues, without: re.Pattern[str], known: str | None = None) -> ReadItems:
-    """Group a run's keys by effect: none if off or `without`, one without words if `known`, else Megatron's flag's."""
+def _read(values: RunValues, framework: str, known: str | None = None) -> UnmodelledItems:
+    """Group a run's keys by effect: none if off or listed so, one without words if `known`, else Megatron's flag's."""
 
     def effect(key: str, value: Any) -> str | None:
-        if (not value and "overlap" not in key) or without.fullmatch(key):
+        if (not value and "overlap" not in key) or megatron_flags.listed_effect(framework, key) == NO_EFFECT:
             return NO_EFFECT
         if known is not None:
             return NO_WORDS if re.match(known, key) else None
         return megatron_flags.megatron_effect(key.rpartition(".")[2].replace("_", "-"), value)
 
-    return values.items.read(effect)
+    return values.items.unmodelled(effect)
 
 
 def torchtitan_run(values: RunValues) -> OwnRun:
@@ -255,7 +238,7 @@ def torchtitan_run(values: RunValues) -> OwnRun:
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
         switches={"fused_loss": compiled, "logit_memory_bytes": TITAN_LOSS_BYTES[compiled]},
-        items=_read(values, TITAN_WITHOUT, known),
+        items=_read(values, "torchtitan", known),
     )
 
 
@@ -265,7 +248,7 @@ def nemo_run(values: RunValues) -> OwnRun:
     named.require("NeMo", *KNOWN_BY)
     gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or None
     compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
-    return replace(megatron_flags.run_of_flags(named, "nemo", compute), gpus=gpus, items=_read(values, NEMO_WITHOUT))
+    return replace(megatron_flags.run_of_flags(named, "nemo", compute), gpus=gpus, items=_read(values, "nemo"))
 
 
 def deepspeed_run(values: RunValues) -> OwnRun:
@@ -292,7 +275,7 @@ def deepspeed_run(values: RunValues) -> OwnRun:
         layout=layout,
         batch_sequences=batch or None,
         compute="fp16" if values.get("fp16.enabled") is True else None,
-        items=_read(values, DEEPSPEED_WITHOUT, known),
+        items=_read(values, "deepspeed", known),
     )
 
 
@@ -470,7 +453,7 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
         recomputed = layout.recomputed_layers_per_stage
         some = [] if recomputed == layout.layers_per_stage else list(recomputed)
         pairs["recomputed_layers_per_stage"] = (list(own.get("recomputed_layers_per_stage", ())), some)
-    if layout.recompute == "selective" and run.software is not None:
+    if layout.recompute == "selective":
         modules = (file.switches.get("recompute_modules", CORE_ATTENTION), run.software.recompute_modules)
         pairs["recompute_modules"] = (sorted(modules[0]), sorted(set(modules[1])))
     if "data_parallel" in own:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, reduce
 from itertools import islice
 from operator import getitem
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError, ValidationError
@@ -349,27 +349,24 @@ def _plainest(schema: Schema, root: Schema) -> Any:
     return PLAINEST.get(str(kind))
 
 
-class ReadItems(Frozen):
-    """Items of an imported file by their names there, each in one of five groups by the use that was made of it."""
+class UnmodelledItems(NamedTuple):
+    """Items of an imported file that may change the answer, which does not follow them: known ones, and unknown."""
 
-    taken: tuple[str, ...] = Field((), description="The answer follows their values.")
-    defaulted: tuple[str, ...] = Field((), description="Left out by the file, with the value taken for them.")
-    ignored: tuple[str, ...] = Field((), description="They change neither time nor memory nor money.")
-    not_modelled: tuple[str, ...] = Field((), description="They may change the answer, which does not follow them.")
-    unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows, with one nearly alike.")
+    known: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # with the name that is nearly theirs
 
     def note(self) -> str | None:
         """Return a sentence on a file's items that are not modelled or unknown; None where none matters."""
         unknown = (name.partition(": ") for name in self.unknown)
-        names = [*self.not_modelled, *(f"{name} (unknown{sign}{meant})" for name, sign, meant in unknown)]
+        names = [*self.known, *(f"{name} (unknown{sign}{meant})" for name, sign, meant in unknown)]
         return f"{NOT_MODELLED}{', '.join(names)}" if names else None
 
 
 class TrackedItems(Mapping[str, Any]):
-    """Items of an imported file by name, which record the ones looked up, and the defaults taken for missing ones."""
+    """Items of an imported file by name, which record the ones looked up."""
 
     def __init__(self, items: Mapping[str, Any], looked_up: set[str] | None = None) -> None:
-        self._items, self.defaults = items, dict[str, Any]()
+        self._items = items
         self.looked_up: set[str] = set() if looked_up is None else looked_up  # rows of a table share it
 
     def __getitem__(self, name: str) -> Any:
@@ -382,28 +379,17 @@ class TrackedItems(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an item of an imported file, or the default that is taken for it."""
-        if self._items.get(name) is None and default is not None:
-            self.defaults[name] = default
-        return super().get(name, default)
-
-    def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
-        """Group a file's items by use; `effect_of` an item never looked up: `NO_EFFECT`, words, or None (unknown).
+    def unmodelled(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> UnmodelledItems:
+        """Return a file's items never looked up but for those of `NO_EFFECT`; `effect_of` one: words, None if unknown.
 
         An unknown one comes with the name that was looked up in vain and that it is nearly.
         """
         left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
         vain = self.looked_up - set(self._items)
         meant = {name: difflib.get_close_matches(name, vain, 1, NEARLY) for name in left if left[name] is None}
-        return ReadItems(
-            taken=tuple(show.format(name) for name in self._items if name in self.looked_up),
-            defaulted=tuple(f"{show.format(name)} {value}" for name, value in self.defaults.items()),
-            ignored=tuple(show.format(name) for name, effect in left.items() if effect == NO_EFFECT),
-            not_modelled=tuple(
-                f"{show.format(name)} ({why})".removesuffix(" (-)") for name, why in left.items() if why
-            ),
-            unknown=tuple(
+        return UnmodelledItems(
+            tuple(f"{show.format(name)} ({why})".removesuffix(" (-)") for name, why in left.items() if why),
+            tuple(
                 show.format(name) + "".join(f": did you mean {show.format(other)}?" for other in near)
                 for name, near in meant.items()
             ),

@@ -10,24 +10,14 @@ from pydantic import Field
 
 from planner.cluster import Job, Placement, Slot, Topology, blocks, fold_names, levels, read_hosts, read_job, slots
 from planner.errors import InputError
-from planner.files import parse_json, read_text
-from planner.formats.cluster_files import (
-    REMEDY,
-    jobs_in,
-    read_placement,
-    read_running,
-    read_states,
-    read_topology,
-    states_on,
-)
-from planner.instance.base_types import Frozen, validated
+from planner.formats.cluster_files import read_placement, read_running, read_states, read_topology, states_on
+from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
 from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, count_to_reach
 from planner.plan.certificate import Certificate
-from planner.plan.plan_files import kind_of
 from planner.scheduling import cluster_session as session
 from planner.scheduling.cluster_session import Cluster, Unit, options_of
 from planner.solvers.outcome import Outcome, Stop
@@ -503,17 +493,12 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
     """Return running jobs from Slurm's lists or placements. InputError: no such file or node, or a node of two jobs."""
     running = list[Running]()
     for file in files:
-        text = read_text(file, REMEDY)
-        data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
-        if isinstance(data, dict) and kind_of(data) == "placement":
-            known = {key: value for key, value in data.items() if key in Placement.model_fields}
-            running.append(Running(placement=validated(Placement, known, str(file))))
-        elif data is not None and jobs_in(data) is None:
-            needs = f"{REMEDY}, or a placement of `planner place --format json`"
-            raise InputError(f"{file}: holds no running jobs; {needs}")
-        else:
-            for job in read_running(file):
-                running.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
+        read = read_running(file)
+        if isinstance(read, Placement):
+            running.append(Running(placement=read))
+            continue
+        for job in read:
+            running.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
     owner: dict[str, str] = {}
     for placed in (run.placement for run in running):
         for node in cluster.known(placed.nodes):

@@ -44,7 +44,7 @@ def main() -> None:
     data = instance_with(INSTANCES / "5gw.json", imported.grid, NAME) | {"source": TITLE}
     data["grid"]["note"] = f"{NOTE}; {data['grid']['note']}"
     write_atomically(INSTANCES / f"{NAME}.json", text(data))
-    print(*imported.items.defaulted or ["nothing is missing"], sep="\n")
+    print(*imported.missing or ["nothing is missing"], sep="\n")
 
 
 if __name__ == "__main__":

@@ -214,16 +214,6 @@ def test_edge_of_the_radius() -> None:
     assert len(list(read_grid.group_plants([plant(1, 40, -76, 5, "A"), plant(2, 40, -76, 9, "A")], 0))) == 1
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_nearest(seed: int) -> None:
-    chance = random.Random(seed)
-    points = [(chance.uniform(-90, 90), chance.uniform(-180, 180)) for _ in range(40)]
-    centre = (chance.uniform(-90, 90), chance.uniform(-180, 180))
-    vectors = read_grid.unit_vectors(*map(list, zip(*points, strict=True)))
-    apart = read_grid.chord2(vectors, read_grid.unit_vectors([centre[0]], [centre[1]]))
-    assert points[apart.argmin()] == min(points, key=lambda p: great_circle_km(*p, *centre))
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_short_is_what_the_split_cannot_feed(seed: int) -> None:
     """Of random grids, some with narrower lines or less plants, nothing is short just where zero racks hold."""

@@ -29,14 +29,14 @@ def known(name: str) -> dict[str, Any]:
 def test_parameters_are_the_published(name: str) -> None:
     """Weights of the model read are those published, to 1 %: biases, norms and positions are not counted."""
     data = known(name)
-    model = read_config(data["config"], name, name)[0]
+    model = read_config(data["config"], name, name)
     assert total_parameters(model) == pytest.approx(data["published"]["parameters"], rel=0.01)
 
 
 @each("name", [n for n in NAMES if "active_parameters" in known(n)["published"]])
 def test_active_parameters_are_the_published(name: str) -> None:
     data = known(name)
-    model, published = read_config(data["config"], name, name)[0], data["published"]["active_parameters"]
+    model, published = read_config(data["config"], name, name), data["published"]["active_parameters"]
     counts = [active_parameters(model), active_parameters(model, embedding=True)]
     assert min(abs(c / published - 1) for c in counts) < ROUGH_ACTIVE.get(name, 0.025)
 
@@ -48,7 +48,7 @@ def test_at_least_twenty_public_configurations_have_their_source() -> None:
 
 
 def test_windows() -> None:
-    seen = {n: read_config(known(n)["config"], n, n)[0] for n in NAMES}
+    seen = {n: read_config(known(n)["config"], n, n) for n in NAMES}
     windows = {"gemma-2-9b": (4096, 21), "gemma-3-27b": (1024, 52), "gpt-oss-20b": (128, 12)}
     windows |= {"llama-4-maverick": (8192, 36), "llama-4-scout": (8192, 36), "mistral-7b": (4096, 32)}
     windows |= {"phi-3-mini": (2047, 32), "qwen3-next-80b-a3b": (192, 36)}
@@ -57,7 +57,7 @@ def test_windows() -> None:
 
 def test_what_is_not_counted_is_noted() -> None:
     """Layers for further tokens, parts beside the text, and unknown keys are told; all other keys are known."""
-    notes = {n: read_config(known(n)["config"], "x", n)[0].note for n in NAMES}
+    notes = {n: read_config(known(n)["config"], "x", n).note for n in NAMES}
     assert {n: note for n, note in notes.items() if note} == {
         "deepseek-v3": "not modelled: num_nextn_predict_layers (is 1)",
         "falcon-40b": "not modelled: parallel_attn (is True)",
@@ -71,10 +71,7 @@ def test_what_is_not_counted_is_noted() -> None:
         "its projections in the shared expert)",
     }
     strange = known("llama-2-7b")["config"] | {"altup_num_inputs": 4, "use_cache": True, "mlp_bias": False}
-    model, items = read_config(strange, "x", "strange")
-    assert model.note == "not modelled: altup_num_inputs (unknown)"
-    assert items.unknown == ("altup_num_inputs",) and {"use_cache", "mlp_bias"} <= set(items.ignored)
-    assert {"hidden_size", "num_hidden_layers"} <= set(items.taken) and not set(items.taken) & set(items.ignored)
+    assert read_config(strange, "x", "strange").note == "not modelled: altup_num_inputs (unknown)"
 
 
 # Families whose configuration class of transformers ties the embeddings where a config.json does not say.
@@ -86,14 +83,14 @@ def test_embeddings_are_tied_where_transformers_ties_them() -> None:
     assert sorted(kind for kind, family in FAMILIES.items() if family.tied) == TIED.split()
     silent = changed("llama-2-7b", tie_word_embeddings=None)
     tied = {
-        kind: read_config(silent | {"model_type": kind}, "x", kind)[0].tied_embeddings for kind in ("llama", "smollm3")
+        kind: read_config(silent | {"model_type": kind}, "x", kind).tied_embeddings for kind in ("llama", "smollm3")
     }
     assert tied == {"llama": False, "smollm3": True}
 
 
 def test_queries_without_a_rank() -> None:
     """DeepSeek-V2-Lite projects queries from the hidden state itself: 2048 x 16 x 192 weights."""
-    lite = read_config(known("deepseek-v2-lite")["config"], "x", "lite")[0]
+    lite = read_config(known("deepseek-v2-lite")["config"], "x", "lite")
     assert lite.latent_attention.q_rank is None
     rank = LatentAttention(**lite.latent_attention.model_dump() | {"q_rank": 1})
     more = attention_parameters(lite) - attention_parameters(lite.replaced(latent_attention=rank))
@@ -144,24 +141,24 @@ def inside(name: str, **keys: Any) -> dict[str, Any]:
 )
 def test_refused(config: Any, complaint: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_config(config, "x", "x")[0]
+        read_config(config, "x", "x")
     assert complaint in str(caught.value)
 
 
 def test_layers_with_a_window_begin_at_the_first_where_none_is_told() -> None:
-    """A `max_window_layers` of null is read as one that is left out, which is reported."""
+    """A `max_window_layers` of null is read as one that is left out."""
     name, own = "qwen2.5-7b", {"use_sliding_window": True, "sliding_window": 4096}
     null = {key: value for key, value in known(name)["config"].items() if key != "max_window_layers"} | own
-    model, items = read_config(null, "x", "x")
-    assert (model.window_layers, items.defaulted) == (model.layers, ("max_window_layers 0",))
-    assert read_config(null | {"max_window_layers": None}, "x", "x")[0].window_layers == model.layers
+    model = read_config(null, "x", "x")
+    assert model.window_layers == model.layers
+    assert read_config(null | {"max_window_layers": None}, "x", "x").window_layers == model.layers
 
 
 def test_heads_that_divide_the_width_need_no_size_of_their_own() -> None:
     """A config of linear attention whose heads together are as wide as the model is read like others."""
     heads = known("qwen3-next-80b-a3b")["config"]["hidden_size"] // 256
     config = changed("qwen3-next-80b-a3b", num_attention_heads=heads, num_key_value_heads=heads, head_dim=256)
-    assert read_config(config, "x", "x")[0].head == 256
+    assert read_config(config, "x", "x").head == 256
 
 
 def test_a_config_is_a_workload(tmp_path: Path) -> None:
@@ -202,7 +199,7 @@ def test_groups_of_experts_are_read() -> None:
     """A token of DeepSeek-V3 goes to four of eight groups; a single group is none."""
     config = known("deepseek-v3")["config"]
     found = [
-        read_config(config | groups, "x", "v3")[0].experts
+        read_config(config | groups, "x", "v3").experts
         for groups in ({"n_group": 8, "topk_group": 4}, {"n_group": 8}, {"n_group": 1, "topk_group": 1})
     ]
     assert [(x.groups, x.groups_per_token) for x in found if x is not None] == [(8, 4), (8, 8), (1, 1)]

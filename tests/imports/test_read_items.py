@@ -1,4 +1,4 @@
-"""What readers make of each item of a file: every one is in one group, and what may change the answer is told."""
+"""What readers make of each item of a file: what may change the answer and is not modelled is told."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,12 @@ from commands import invoke
 from each_case import each
 
 from planner.errors import InputError
-from planner.formats.cluster_files import DECIDING, read_states, topology_items
-from planner.imports.megatron_flags import EFFECTS, megatron_effect
+from planner.formats.cluster_files import DECIDING, NodeStates, read_states, topology_note
+from planner.imports.megatron_flags import megatron_effect
 from planner.imports.recipes import doubts, layout_of_run, run_of_text
-from planner.instance.base_types import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import Overlap
-from planner.instance.workload import Software
+from planner.instance.workload import Software, catalogue
 from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 
@@ -34,7 +34,7 @@ TOLD_FLAGS = """optimizer-cpu-offload tp-comm-overlap-ag use-precision-aware-opt
     fine-grained-activation-offloading"""
 
 
-def read(text: str, name: str = "own.sh") -> ReadItems:
+def read(text: str, name: str = "own.sh") -> UnmodelledItems:
     return run_of_text(text, Path(name)).items
 
 
@@ -42,10 +42,7 @@ def test_every_flag_of_megatron_is_known() -> None:
     numbers = {n: "2" for n, how in ARGUMENTS.items() if how.get("type") in ("int", "float")}
     numbers |= {"tensor-model-parallel-size": "1", "num-layers": "6", "pipeline-model-parallel-size": "4"}
     flags = [f"--{n} {numbers.get(n, '')}" for n in ARGUMENTS if n not in OFF.split()]
-    items = read(" ".join(flags))
-    assert items.unknown == ()
-    names = [*items.taken, *items.ignored, *(n.partition(" (")[0] for n in items.not_modelled)]
-    assert sorted(names) == sorted(f.strip().partition(" ")[0].replace("_", "-") for f in flags)
+    assert read(" ".join(flags)).unknown == ()
 
 
 @each("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
@@ -150,7 +147,7 @@ def test_values_that_are_taken_anyway() -> None:
     """A flag at the value that the planner takes is not told; nor are the modules that selective recompute repeats."""
     assert megatron_effect("optimizer", "adam") == megatron_effect("recompute-modules", "core_attn moe") == NO_EFFECT
     assert megatron_effect("no_such_flag", None) is None
-    assert all(words.strip() for words in EFFECTS.values())
+    assert all(names for listed in catalogue("flag_effects").values() for names in listed.values())
 
 
 @each(
@@ -164,15 +161,11 @@ def test_a_flag_beside_known_ones_is_unknown(name: str) -> None:
     assert read(f"{BASE} --{name} 3").unknown == (f"--{name}",)
 
 
-def test_defaults_and_unknown_items() -> None:
-    items = read(f"{BASE} --my-own-flag 3")
-    assert "--context-parallel-size 1" in items.defaulted and "--recompute-granularity none" in items.defaulted
-    assert items.note() == "not modelled: --my-own-flag (unknown)"
+def test_unknown_items() -> None:
+    assert read(f"{BASE} --my-own-flag 3").note() == "not modelled: --my-own-flag (unknown)"
     tracked = TrackedItems({"a": 1, "b": 2, "c": 3})
     assert tracked["a"] == 1 and tracked.get("d", 4) == 4
-    assert tracked.read({"b": NO_EFFECT, "c": "slows"}.get) == ReadItems(
-        taken=("a",), defaulted=("d 4",), ignored=("b",), not_modelled=("c (slows)",)
-    )
+    assert tracked.unmodelled({"b": NO_EFFECT, "c": "slows"}.get) == UnmodelledItems(known=("c (slows)",))
 
 
 NEMO = "model: {tensor_model_parallel_size: 2"
@@ -214,13 +207,13 @@ def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
 
 
 def test_nodes_that_differ(tmp_path: Path) -> None:
-    def items(*nodes: dict[str, Any]) -> ReadItems:
+    def states(*nodes: dict[str, Any]) -> NodeStates:
         (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": ["IDLE"], **n} for n in nodes]}))
-        return read_states(tmp_path / "n.json").items
+        return read_states(tmp_path / "n.json")
 
-    alike = items({"name": "a", "gres": "gpu:8", "cpus": 96}, {"name": "b", "gres": "gpu:8", "cpus": 64})
-    assert alike.note() is None and {"gres", "cpus"} <= set(alike.ignored)
-    assert items({"name": "a", "gres": "gpu:8"}, {"name": "b"}).not_modelled == ("gres (nodes differ)",)
+    alike = states({"name": "a", "gres": "gpu:8", "cpus": 96}, {"name": "b", "gres": "gpu:8", "cpus": 64})
+    assert alike.note is None
+    assert states({"name": "a", "gres": "gpu:8"}, {"name": "b"}).note == "not modelled: gres (nodes differ)"
 
 
 def test_fields_of_nodes_are_compared_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +222,7 @@ def test_fields_of_nodes_are_compared_once_each(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "nodes.json").write_text(json.dumps({"nodes": nodes}))
     written: list[object] = []
     monkeypatch.setattr("planner.formats.cluster_files.json.dumps", lambda value, **_: written.append(value) or "")
-    assert len(read_states(tmp_path / "nodes.json").items.ignored) == 20
+    assert len(read_states(tmp_path / "nodes.json").free) == 50
     assert len(written) <= len(nodes) * len(DECIDING)
 
 
@@ -237,7 +230,7 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
     lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
     for speed, told in (("100", None), ("400", "not modelled: LinkSpeed (is 100, 400)")):
         (tmp_path / "t.conf").write_text(lines.format(speed))
-        assert topology_items(tmp_path / "t.conf").note() == told
+        assert topology_note(tmp_path / "t.conf") == told
 
 
 @each(
@@ -251,7 +244,7 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
 )
 def test_numbers_that_a_script_may_set_otherwise_are_told(text: str, line: str | None) -> None:
     items = read(f"{text}pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1\n")
-    assert items.not_modelled == (() if line is None else (line,))
+    assert items.known == (() if line is None else (line,))
 
 
 def test_a_run_of_another_stack_or_of_no_stated_model_is_told() -> None:

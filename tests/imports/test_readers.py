@@ -144,7 +144,7 @@ def test_nothing_is_invented_in_silence(tmp_path: Path) -> None:
     assert {n.generation_mw for n in result.grid.nodes} == {0}
     assert {(b.headroom_mw, b.energy_usd_per_mwh) for b in result.grid.balancing_authorities} == {(0, 0)}
     for key in ("headroom_mw", "energy_usd_per_mwh", "generation_mw"):
-        assert any(key in m for m in result.items.defaulted)
+        assert any(key in m for m in result.missing)
         assert f"MISSING {key}" in (result.grid.note or "")
 
 
@@ -159,7 +159,7 @@ def test_table_of_authorities_goes_first(tmp_path: Path) -> None:
         (b.id, b.interconnection, b.headroom_mw, b.energy_usd_per_mwh, b.source)
         for b in result.grid.balancing_authorities
     ] == [("PJM", "north", 9915, 39, "Table 1"), ("SRP", "western", 10, 45, None)]
-    assert not any("headroom" in m or "energy" in m for m in result.items.defaulted)
+    assert not any("headroom" in m or "energy" in m for m in result.missing)
 
 
 def test_only_sites_and_share(tmp_path: Path) -> None:

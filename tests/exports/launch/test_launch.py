@@ -20,7 +20,7 @@ from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, questi
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import WRITERS, LaunchRun, _switches, decided, nearest_choices, run_of
+from planner.exports.launch import LaunchRun, _switches, decided, launch_file, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
 from planner.imports.recipes import layout_of_run, run_of_text
@@ -76,7 +76,7 @@ def run_for(model: str, layout: dict[str, Any]) -> tuple[LaunchRun, Plan, Instan
 
 def back(framework: str, run: LaunchRun) -> OwnRun:
     """Return the run that is read back from what is written of a run for a framework."""
-    return run_of_text(WRITERS[framework](run), Path(f"own{SUFFIX[framework]}"))
+    return run_of_text(launch_file(run, framework), Path(f"own{SUFFIX[framework]}"))
 
 
 @pytest.mark.parametrize(("framework", "model", "layout"), TRIPS)
@@ -106,11 +106,11 @@ def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str) -> No
     assert read.layout["recompute"] == "selective" and "not modelled" not in str(read.items.note())
     assert read.switches["recompute_modules"] == ("layernorm", "moe_act") and read.switches["fp8_attention"] is True
     if framework == "megatron":
-        words = arguments(WRITERS[framework](run))
+        words = arguments(launch_file(run, framework))
         at = words.index("--recompute-modules")
         assert words[at + 1 : at + 3] == ["layernorm", "moe_act"] and "--recompute-activations" not in words
     with pytest.raises(InputError, match="torchtitan cannot be told layernorm, moe_act"):
-        WRITERS["torchtitan"](run)
+        launch_file(run, "torchtitan")
     assert nearest_choices(run, "torchtitan")["recompute"] == "full"
 
 
@@ -146,7 +146,7 @@ def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words):
     if loss.get("logit_memory_bytes") != 4.0:
         assert again.memory_bytes_per_gpu == pytest.approx(held, rel=1e-12)
     if framework == "megatron":
-        text = WRITERS[framework](written)
+        text = launch_file(written, framework)
         assert [word for word in arguments(text) if "cross-entropy" in word or word in ("te", "native")] == words
         assert ("core_v0.18.2 and later refuse" in text) == ("te" in words)
 
@@ -156,7 +156,7 @@ def flags_of(software: dict[str, Any], precision: str = "bf16", *, model: str = 
     instance = question(model, software=catalogue("software")["ideal"] | software)
     run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=1) | choices), "plan")
     run = replace(run, precision=Precision.model_validate(catalogue("precisions")[precision]))
-    return " ".join(arguments(WRITERS["megatron"](run))) + " "
+    return " ".join(arguments(launch_file(run, "megatron"))) + " "
 
 
 @each(
@@ -196,24 +196,24 @@ def test_activations_on_the_host_are_refused(framework: str) -> None:
     instance = question("llama-3.1-8b", software=software)
     run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=2)), "plan")
     with pytest.raises(InputError, match=r"activation_offload: .* cannot be told 0\.5"):
-        WRITERS[framework](run)
+        launch_file(run, framework)
 
 
 @each(("stage", "recompute", "told"), [(1, "none", False), (1, "full", True), (1, "selective", True)])
 def test_releases_without_graphs_of_recomputed_layers_are_named(stage: int, recompute: str, told: bool) -> None:
     instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | {"cuda_graphs": "whole"})
     run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=stage, recompute=recompute)), "plan")
-    assert ("before core_v0.16.0 refuse CUDA graphs" in WRITERS["megatron"](run)) == told
+    assert ("before core_v0.16.0 refuse CUDA graphs" in launch_file(run, "megatron")) == told
 
 
 def test_what_later_releases_have_is_named() -> None:
     """What core 0.14 has no flag for is a flag all the same, and in the head of the script with its release."""
     software = catalogue("software")["ideal"] | {"dispatcher": "hybrid_ep", "fused_experts": True}
     run = run_of(plan_for(question("mixtral-8x7b", software=software), MIXTURE), "plan")
-    head, _, flags = WRITERS["megatron"](run).partition("export ")
+    head, _, flags = launch_file(run, "megatron").partition("export ")
     assert "HybridEP is of core_v0.16.0" in head and "--use-transformer-engine-op-fuser, is of core_v0.18.0" in head
     assert "--moe-flex-dispatcher-backend hybridep" in flags and "--use-transformer-engine-op-fuser" in flags
-    assert "core_v0.16.0" not in WRITERS["megatron"](run_for("llama3-70b", DENSE)[0])
+    assert "core_v0.16.0" not in launch_file(run_for("llama3-70b", DENSE)[0], "megatron")
 
 
 @each("fused", [True, False])
@@ -223,14 +223,14 @@ def test_torchtitan_compiles_the_loss_that_the_plan_has_fused(fused: bool) -> No
     instance = question("llama-3.1-8b", software=software)
     plan = plan_for(instance, layout_of(1, 1, 64, zero_stage=3))
     launched = run_of(plan, "plan")
-    assert ("[compile]\nenable = true\n" in WRITERS["torchtitan"](launched)) == fused
+    assert ("[compile]\nenable = true\n" in launch_file(launched, "torchtitan")) == fused
     run = back("torchtitan", launched)
     assert run.switches == {"fused_loss": fused, "logit_memory_bytes": 4.0 if fused else 14.0}
     assert run.items.note() is None
 
 
 def test_every_framework_has_trips() -> None:
-    assert len(TRIPS) >= 20 and {framework for framework, _, _ in TRIPS} == set(WRITERS)
+    assert len(TRIPS) >= 20 and {framework for framework, _, _ in TRIPS} == set(launch.STACKS)
 
 
 def megatron_parser() -> argparse.ArgumentParser:
@@ -256,7 +256,7 @@ def arguments(script: str) -> list[str]:
 
 @each(("model", "layout"), [(m, x) for f, m, x in TRIPS if f == "megatron"])
 def test_megatron_takes_the_flags(model: str, layout: dict[str, Any]) -> None:
-    words = arguments(WRITERS["megatron"](run_for(model, layout)[0]))
+    words = arguments(launch_file(run_for(model, layout)[0], "megatron"))
     parsed, left = megatron_parser().parse_known_args(words)
     assert left == []
     assert parsed.tensor_model_parallel_size == layout["tensor_parallel"]
@@ -267,7 +267,7 @@ def test_the_layout_of_the_pipeline() -> None:
     """Chunks go round the stages; the first, smaller of its stage, has the embedding, the last the loss."""
     run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "virtual_stages": 2})
     assert run.chunks == [9, 11, 11, 10, 10, 10, 10, 9]
-    words = arguments(WRITERS["megatron"](run))
+    words = arguments(launch_file(run, "megatron"))
     layout = words[words.index("--pipeline-model-parallel-layout") + 1]
     assert layout == "Et*9|t*11|t*11|(t*10|)*4t*9L"
 
@@ -276,7 +276,7 @@ def test_the_layout_of_the_pipeline() -> None:
 def test_titan_has_every_module_once(virtual: int, schedule: str) -> None:
     """The modules of torchtitan's parts are all layers, once, with the embedding and the head at the ends."""
     run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "zero_stage": 0, "virtual_stages": virtual})
-    written = tomllib.loads(WRITERS["torchtitan"](run))["parallelism"]
+    written = tomllib.loads(launch_file(run, "torchtitan"))["parallelism"]
     parts = written["module_fqns_per_model_part"]
     modules = ["tok_embeddings", *(f"layers.{i}" for i in range(80)), "norm", "output"]
     assert [name for part in parts for name in part] == modules
@@ -302,7 +302,7 @@ REFUSED = [
 def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str) -> None:
     run, _, _ = run_for("llama3-70b", DENSE | choices)
     with pytest.raises(InputError, match=re.escape(complaint)):
-        WRITERS[framework](run)
+        launch_file(run, framework)
 
 
 @each("framework", ["megatron", "nemo"])
@@ -310,33 +310,37 @@ def test_stages_that_share_a_rack_are_read_back(framework: str) -> None:
     """Ranks go through a pipeline first where the plan has its stages in one rack; Megatron cannot with experts."""
     run, _, instance = run_for("llama3-70b", layout_of(2, 4, 64, stages_per_rack=4))
     assert layout_of_run(back(framework, run), instance, "x")["layout.stages_per_rack"] == 4
-    mixed = WRITERS[framework](run_for("mixtral-8x7b", MIXTURE | {"pipeline_parallel": 4, "stages_per_rack": 4})[0])
+    mixed = launch_file(run_for("mixtral-8x7b", MIXTURE | {"pipeline_parallel": 4, "stages_per_rack": 4})[0], framework)
     assert "The plan has 4 stages of a pipeline in a rack" in mixed and "pp-dp-mapping" not in mixed.replace("_", "-")
 
 
 def test_experts_are_whole_on_their_gpu() -> None:
     """Experts are not divided by tensor parallelism: exports say so, and runs that divide them are refused."""
     run, _, instance = run_for("mixtral-8x7b", MIXTURE)
-    text = WRITERS["megatron"](run)
+    text = launch_file(run, "megatron")
     assert "--expert-tensor-parallel-size 1\n" in text
     for name, own, key in (
         ("own.sh", text.replace("--expert-tensor-parallel-size 1\n", ""), "--expert-tensor-parallel-size"),
-        ("own.yaml", WRITERS["nemo"](run).replace("expert_tensor_parallel_size: 1", "x: 1"), r"model\.expert_tensor_"),
+        (
+            "own.yaml",
+            launch_file(run, "nemo").replace("expert_tensor_parallel_size: 1", "x: 1"),
+            r"model\.expert_tensor_",
+        ),
     ):
         with pytest.raises(InputError, match=rf"x: {key}.*: must be 1 \(is 2, the tensor parall"):
             layout_of_run(run_of_text(own, Path(name)), instance, "x")
     apart, _, _ = run_for("mixtral-8x7b", MIXTURE | {"sequence_parallel": False})
     for framework in ("megatron", "nemo"):
         with pytest.raises(InputError, match=r"layout\.sequence_parallel: \w+ needs true under TP 2"):
-            WRITERS[framework](apart)
+            launch_file(apart, framework)
     with pytest.raises(
         InputError, match=r"layout\.expert_parallel: torchtitan needs a multiple of TP x CP, 2 \(is 1\)"
     ):
-        WRITERS["torchtitan"](run_for("mixtral-8x7b", MIXTURE | {"expert_parallel": 1})[0])
+        launch_file(run_for("mixtral-8x7b", MIXTURE | {"expert_parallel": 1})[0], "torchtitan")
     odd = replace(apart, layout=apart.layout.replaced(sequence_parallel=True), sequence_length=4_097)
     with pytest.raises(InputError, match=r"sequence_length: megatron needs a multiple of TP x CP, 2 \(is 4,097\); "):
-        WRITERS["megatron"](odd)
-    titan = WRITERS["torchtitan"](run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0])
+        launch_file(odd, "megatron")
+    titan = launch_file(run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0], "torchtitan")
     assert "expert_tensor_parallel_degree = 1\n" in titan
     assert layout_of_run(back("megatron", run), instance, "x")["layout.expert_parallel"] == 8
 
@@ -345,10 +349,10 @@ def test_experts_are_whole_on_their_gpu() -> None:
 def test_environment(zero: int, connections: int) -> None:
     """Tensor parallelism asks for one work queue; Megatron FSDP for more, and for its own form of checkpoints."""
     run, _, _ = run_for("llama3-70b", layout_of(4, 1, 256, zero_stage=zero))
-    text = WRITERS["megatron"](run)
+    text = launch_file(run, "megatron")
     assert f"export CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in text
     assert ("--ckpt-format fsdp_dtensor" in text) == (connections > 1) == ("--use-megatron-fsdp" in text)
-    assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in WRITERS["nemo"](run)
+    assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in launch_file(run, "nemo")
 
 
 @each(
@@ -393,7 +397,7 @@ def test_other_exchanges_overlap_where_megatron_can(changes, overlaps, flags):
     software = Software.model_validate(catalogue("software")["megatron-bridge"])
     switched = software.replaced(overlaps=overlaps)
     layout = mixture().layout.replaced(**changes)
-    found = _switches(replace(mixture(), layout=layout), switched)
+    found = _switches(replace(mixture(), layout=layout, software=switched))
     assert {flag for flag in OVERLAP_FLAGS.values() if found.get(flag)} == flags
 
 
@@ -431,7 +435,7 @@ def test_a_host_starts_the_gpus_of_its_board(rack_gpus: int, node_gpus: int) -> 
     """A small rack is one host; of larger ones a host has 8 GPUs, and 4 in a rack of 72."""
     run = replace(mixture(), rack_gpus=rack_gpus)
     assert (run.node_gpus, run.nodes) == (node_gpus, run.gpus // node_gpus)
-    assert f"\nNNODES={run.nodes}\nGPUS_PER_NODE={node_gpus}\n" in WRITERS["megatron"](run)
+    assert f"\nNNODES={run.nodes}\nGPUS_PER_NODE={node_gpus}\n" in launch_file(run, "megatron")
 
 
 CONFIGS = sorted((Path(__file__).parents[2] / "imports" / "hf_configs").glob("*.json"))
@@ -465,7 +469,7 @@ def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
     rng, stack = random.Random(1), Software.model_validate(catalogue("software")[STACKS[framework]])
     assert len(CONFIGS) >= 20
     for config in CONFIGS:
-        model = read_config(json.loads(config.read_text())["config"], str(config), config.stem)[0]
+        model = read_config(json.loads(config.read_text())["config"], str(config), config.stem)
         if framework == "deepspeed" and model.experts is not None:
             continue  # it has experts by code alone, not by its configuration
         base = question("llama3-70b")
@@ -480,7 +484,7 @@ def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
         near, held = planner.evaluate(instance, drawn | given), plan.layout.metrics.memory_bytes_per_gpu
         assert near.memory_bytes_per_gpu <= held * (1 + 1e-9)
         written = replace(run, layout=run.layout.replaced(**changes))
-        assert WRITERS[framework](written) and not nearest_choices(written, framework)
+        assert launch_file(written, framework) and not nearest_choices(written, framework)
 
 
 @pytest.mark.parametrize("framework", ["megatron", "torchtitan", "deepspeed"])
@@ -496,7 +500,7 @@ def test_the_fastest_near_layout_fits(framework: str) -> None:
         plan = plan_for(instance, drawn)
         run = run_of(plan, "plan")
         near = runnable_layout(plan, run, framework)
-        assert WRITERS[framework](near.run)
+        assert launch_file(near.run, framework)
         assert (near.run.gpus, near.run.global_batch) == (run.gpus, run.global_batch)
         nearest = planner.evaluate(instance, drawn | nearest_choices(run, framework))
         if nearest.memory_bytes_per_gpu <= nearest.memory_limit_bytes:

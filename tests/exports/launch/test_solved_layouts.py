@@ -11,7 +11,7 @@ from stored_plans import stored
 from tiers import more, slow
 
 import planner
-from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
+from planner.exports.launch import STACKS, launch_file, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.recipes import layout_of_run, run_of_text
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
@@ -35,7 +35,7 @@ SLOW = [("mixtral-8x7b", "megatron"), ("llama-3.1-70b", "nemo")]
 def asked(config: str, framework: str) -> dict[str, Any]:
     """Return a question of some H100 nodes for a public configuration under a framework's rules."""
     file, racks = ROOT / "tests" / "imports" / "hf_configs" / f"{config}.json", RACKS[config][0]
-    model = read_config(json.loads(file.read_text())["config"], str(file), config)[0]
+    model = read_config(json.loads(file.read_text())["config"], str(file), config)
     given: dict[str, Any] = json.loads((ROOT / "instances" / "cluster-1k.json").read_text())
     given = {key: value for key, value in given.items() if key not in ("network", "pins", "reliability")}
     given["workload"] |= {"software": STACKS[framework], "sequence_length": SEQUENCE, "tokens": 1e12}
@@ -47,7 +47,7 @@ def asked(config: str, framework: str) -> dict[str, Any]:
 def test_replicas_at_several_sites_are_read_back_with_the_plan(tmp_path: Path) -> None:
     """Flags have no sites; of a plan with as many replicas they are the plan's, and so is the exchange at a site."""
     plan = stored("two-sites-405b")
-    (own := tmp_path / "own.sh").write_text(WRITERS["megatron"](run_of(plan, "plan")))
+    (own := tmp_path / "own.sh").write_text(launch_file(run_of(plan, "plan"), "megatron"))
     (file := tmp_path / "plan.json").write_text(plan.model_dump_json())
     found = invoke("evaluate", file, "--from-flags", own, "--json")
     parts, asked_for = json.loads(found.stdout)["breakdown_seconds"], plan.layout
@@ -64,7 +64,7 @@ def test_the_export_is_the_plan(config: str, framework: str) -> None:
     assert plan.status == "optimal" and plan.verified
     run = run_of(plan, config)
     assert nearest_choices(run, framework) == {} and runnable_layout(plan, run, framework) is None
-    back = run_of_text(WRITERS[framework](run), Path(f"own{SUFFIX[framework]}"))
+    back = run_of_text(launch_file(run, framework), Path(f"own{SUFFIX[framework]}"))
     read = layout_of_run(back, plan.instance, "own")
     again = planner.evaluate(plan.instance, {path.removeprefix("layout."): value for path, value in read.items()})
     own, other = (layout_values(strategy_of(x)) for x in (plan.layout, again.layout))
@@ -74,4 +74,4 @@ def test_the_export_is_the_plan(config: str, framework: str) -> None:
 
 def test_there_are_twenty() -> None:
     """20 pairs of a public configuration and a framework, each framework among them."""
-    assert len(CASES) == 20 and {framework for _, framework in CASES} == set(WRITERS)
+    assert len(CASES) == 20 and {framework for _, framework in CASES} == set(STACKS)
