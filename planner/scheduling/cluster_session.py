@@ -10,23 +10,7 @@ from threading import RLock
 from typing import Any
 
 from planner.checks.placement import check_placement
-from planner.cluster import (
-    MEMBER,
-    Figure,
-    Job,
-    PlacedGroup,
-    Placement,
-    Slot,
-    Topology,
-    blocks,
-    job_of_plan,
-    levels,
-    line,
-    mesh_groups,
-    natural,
-    numbering,
-    slots,
-)
+from planner.cluster import MEMBER, Figure, Job, PlacedGroup, Placement, Slot, Topology, job_of_plan, natural
 from planner.errors import InputError, InternalError, hint
 from planner.files import read_json
 from planner.instance.instance import Instance
@@ -173,13 +157,13 @@ class Cluster:
             # Of a mesh its level to place, in the trees where most levels are whole.
             counted = in_units(job, self.leaves, taken)
             trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
-            parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
+            parts = [only(counted.q, tree) for tree in trees]
             fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
             if job.mesh is not None and fits:
                 level = {tree: level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
                 fits = [tree for tree in fits if level[tree] == max(level.values())]
                 counted = in_units(job, self.leaves, taken, level[fits[0]])
-                parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
+                parts = [only(counted.q, tree) for tree in trees]
             parts = [parts[tree] for tree in fits] or [max(parts, key=lambda part: part.free)]
             best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
             counted = replace(counted, q=parts[best])
@@ -215,7 +199,7 @@ class Counted:
 
 def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
     """Count a job to place in segments: its groups, of a mesh its data groups; `at`: a level's blocks in inner ones."""
-    segment, found = job.segment_nodes, levels(job)
+    segment, found = job.segment_nodes, job.levels
     if at is None:
         unit, level = segment, None if job.mesh is None else len(found) - 1
         weighed = zip(job.kinds, job.weights, strict=True)
@@ -235,18 +219,18 @@ def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: 
             left += free[within : len(free) // segment * segment]
         units.append(cut + [tuple(left[i : i + unit]) for i in range(0, len(left) // unit * unit, unit)])
         counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
-    along = sum(kind.count for kind in kinds) if level is None else line(job, level)
-    follows = level is not None and bool(numbering(job, level))
-    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows), units, level)
+    axes = () if level is None else job.numbering(level)
+    line = (job.mesh or {})[axes[-1]] if axes else sum(kind.count for kind in kinds)
+    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=line, follows=bool(axes)), units, level)
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
     """Return a job's first mesh level whose blocks do not all fit on leaves by their `free` segments, or the last."""
     # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
-    for i, level in enumerate(levels(job)):
+    for i, level in enumerate(job.levels):
         if sum(count // (level.size // job.segment_nodes) for count in free) < level.count:
             return i
-    return len(levels(job)) - 1
+    return len(job.levels) - 1
 
 
 def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
@@ -273,17 +257,17 @@ def placement(
         return [number[unit[0]] for unit in counted.units[leaf]]
 
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
-    order = slots(job) if level is None else blocks(job, level)
+    order = job.slots(level)
     nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
-    what = "groups" if level is None else levels(job)[level].what
+    what = "groups" if level is None else job.levels[level].what
     named = problems.names(problem, what)
-    if level is not None and (axes := numbering(job, level)):
+    if level is not None and (axes := job.numbering(level)):
         named = problems.names(problem, what, f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline"))
     rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
     searched = figures_of(job, level, rows, 2 + problem.tiers)
     rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
-    own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
+    own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in job.levels] in ([], ["data"])
     data = job.kinds[0]
     closed = lower_bound_split(free, data.count, data.size) if free and level is not None else solution.min_split
     chosen = searched[: len(searched) - len(solution.values) + solution.searched]
@@ -303,7 +287,7 @@ def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int
 
     The first `groups` rows count blocks of the level placed, which hold some groups each.
     """
-    found, none = levels(job), {"value": 0, "bound": 0, "analytic_bound": 0}
+    found, none = job.levels, {"value": 0, "bound": 0, "analytic_bound": 0}
     figures = [Figure(name=f"split {inner.what}", **none) for inner in found[: at or 0]]
     for i, (name, *proven) in enumerate(rows):
         each = found[at].groups if at is not None and i < groups else 1
@@ -315,9 +299,8 @@ def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int
 def levels_above(cluster: Cluster, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
     """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
     figures = []
-    for level in levels(job)[at + 1 :]:
-        others = [axis for axis in job.mesh or {} if axis != level.axis]
-        own = [ranks for _, ranks in mesh_groups(job, [level.axis], others)]
+    for level in job.levels[at + 1 :]:
+        own = [ranks for _, ranks in job.lines(level.axis)]
         value = splits_on(cluster, own, nodes)[0]
         bound = lower_bound_split(free, len(own), len(own[0]))
         figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
@@ -361,7 +344,7 @@ def counted_on(cluster: Cluster, groups: Sequence[Slot], nodes: Sequence[str]) -
 def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
     """Return a job's placement, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
-    groups = list(slots(job)) if nodes else []
+    groups = list(job.slots()) if nodes else []
     return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
 
 
@@ -413,13 +396,13 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
         return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed, max(room))
     proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
     placed = tuple(node for own, count in zip(runs.values(), best.taken, strict=True) for node in own[:count])
-    left, parts = [len(own) for own in runs.values()], levels(job)[-1].what if levels(job) else "groups"
+    left, parts = [len(own) for own in runs.values()], job.levels[-1].what if job.levels else "groups"
     # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
     kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
     least[f"split {parts}"] = problems.min_split_weight(left, kinds)
     members, split, extra = best.values
-    _, _, *across = splits_on(cluster, (slot.ranks for slot in slots(job)), placed)
+    _, _, *across = splits_on(cluster, (slot.ranks for slot in job.slots()), placed)
     names = problems.group_levels(parts, len(across))
     rows = [(names[0], split), (names[1], extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
@@ -449,12 +432,12 @@ def _order_of(job: Job) -> Order:
         raise InputError(f"job {job.name!r}: segment_nodes and the order of names do not go together; {REMEDY}")
     if job.mesh is None:
         return Order(groups=tuple(kind.size for kind in job.groups for _ in range(kind.count)))
-    found = levels(job)
+    found = job.levels
     axes = [level.axis for level in found if level.axis != MEMBER]
     if len(axes) > 1:
         raise InputError(f"job {job.name!r}: {' and '.join(axes)} exchange, by name one axis can; {REMEDY}")
     last = len(found) - 1
-    ranks = sorted(slot.ranks for slot in blocks(job, last))
+    ranks = sorted(slot.ranks for slot in job.slots(last))
     if [rank for own in ranks for rank in own] != list(range(job.nodes)):
         raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
     return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
@@ -473,7 +456,7 @@ class Clock:
 
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a placement's rank order sends across leaf domains, pods and zones."""
-        stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in slots(job)]
+        stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
         return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
 
     def seconds(self, locality: transport.Locality) -> float:
@@ -542,9 +525,7 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     return Clock(plan.instance, strategy, slowdown, design, places, plan.layout.virtual_stages > 1)
 
 
-def place_by_time(
-    cluster: Cluster, given: Plan | str | Path | None, *, busy: Iterable[str] = (), **options: Any
-) -> Placement:
+def place_by_time(cluster: Cluster, given: Any, *, busy: Iterable[str] = (), **options: Any) -> Placement:
     """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is
@@ -552,7 +533,7 @@ def place_by_time(
     that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.transport`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
-    data = given if given is None or isinstance(given, Plan) else read_json(Path(given))
+    data = read_json(Path(given)) if isinstance(given, (str, Path)) else given
     if not (isinstance(data, Plan) or (isinstance(data, dict) and "planner_version" in data)):
         needs = "a plan, which has a layout and a fabric"
         raise InputError(f"{where}: --objective step-time needs {needs}; give one, or take locality")
@@ -572,7 +553,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         stages, replicas = job.mesh["pipeline"], job.mesh["data"]
         turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
         nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-        groups = list(slots(job))
+        groups = list(job.slots())
         counts = counted_on(cluster, groups, nodes)
         values = splits_on(cluster, (group.ranks for group in groups), nodes)
         # Beside the first level nothing is proven of these, as they are not what was minimized.

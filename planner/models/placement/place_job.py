@@ -22,15 +22,7 @@ from numpy.typing import NDArray
 from planner.cluster import Slot
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.placement_problem import (
-    Kind,
-    Leaf,
-    Packing,
-    Piece,
-    PlacementProblem,
-    Solution,
-    WholeGroups,
-)
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, WholeGroups
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 
@@ -202,44 +194,35 @@ def bounded_packing(
 def solve_in_one_tree(
     trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
 ) -> tuple[int, Outcome[Solution[Packing]]]:
-    """Place a job in each tree of the topology; return the best one's index, and its outcome bounded over all trees."""
+    """Place a job in each tree that has room for it; return the best one's index, and its outcome bounded over all."""
     # The problem of a tree is that of the cluster with all other trees taken.
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
-    deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution[Packing]]]()
+    deadline, solutions = Deadline(options.time_limit), dict[int, Solution[Packing]]()
+    left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
     for at, tree in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
-        outcomes.append(solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation))
-    left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
-    solutions: dict[int, Solution[Packing]] = {}
-    for at, solution in enumerate(outcome.solution for outcome in outcomes):
+        solution = solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation).solution
         if solution is not None:
             # The part-free leaves of the other trees stay as they are, and count too.
             elsewhere = sum(left_part_free) - left_part_free[at]
-            values, lower, analytic = (
-                (*row[:-1], row[-1] + elsewhere) for row in (solution.values, solution.bounds, solution.analytic)
-            )
+            rows = solution.values, solution.bounds, solution.analytic
+            values, lower, analytic = ((*row[:-1], row[-1] + elsewhere) for row in rows)
             solutions[at] = replace(solution, values=values, bounds=lower, analytic=analytic)
-    if not solutions:
-        freest = max(range(len(trees)), key=lambda index: trees[index].free)
-        return freest, outcomes[freest]
     best = min(solutions, key=lambda index: (solutions[index].values, index))
-    bounds = over_all(solutions[best].values, [(solution.values, solution.bounds) for solution in solutions.values()])
-    analytic = tuple(map(min, solutions[best].analytic, bounds))
-    min_split = min(solution.min_split for solution in solutions.values())
-    merged = replace(solutions[best], bounds=bounds, analytic=analytic, min_split=min_split)
-    proved = merged.values[: merged.searched] == bounds[: merged.searched]
-    stops = {outcome.stop for outcome in outcomes}
-    stop = Stop.PROVED if proved else Stop.INTERRUPTED if Stop.INTERRUPTED in stops else Stop.LIMIT
-    return best, replace(
-        outcomes[best],
-        stop=stop,
-        solution=merged,
-        bound=float(bounds[0]),
-        variables=sum(outcome.variables for outcome in outcomes),
-        constraints=sum(outcome.constraints for outcome in outcomes),
-        seconds=deadline.elapsed,
+    every = list(solutions.values())
+    bounds = over_all(solutions[best].values, [(solution.values, solution.bounds) for solution in every])
+    merged = replace(
+        solutions[best],
+        bounds=bounds,
+        analytic=tuple(map(min, solutions[best].analytic, bounds)),
+        min_split=min(solution.min_split for solution in every),
+        deadline=deadline,
+        variables=sum(solution.variables for solution in every),
+        constraints=sum(solution.constraints for solution in every),
+        interrupted=any(solution.interrupted for solution in every),
     )
+    return best, merged.outcome()
 
 
 def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[int, ...]:
@@ -307,8 +290,8 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
         if len(free) < 2:
             continue
         segments = list(free.values())
-        kinds = tuple(Kind(size, times) for size, times in sorted(sizes.items()))
-        leaves = tuple(Leaf((), len(block), len(block)) for block in segments)
+        kinds = tuple(problems.Kind(size, times) for size, times in sorted(sizes.items()))
+        leaves = tuple(problems.Leaf((), len(block), len(block)) for block in segments)
         inner = greedy(PlacementProblem(leaves=leaves, kinds=kinds, line=1, follows=False))
         whole = [(k, ((block, kinds[k].size),)) for block, k in sorted(inner.whole.elements())]
         for k, parts in whole + inner.split:
