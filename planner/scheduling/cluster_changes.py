@@ -411,12 +411,8 @@ def _mended(
     level, found = _level(job), job.levels
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-        if not homes:  # nobody stays, so that any tree will do
-            room = Counter[int]()
-            for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
-                room[stood.tree] += left.free
-            homes = {max(sorted(room), key=lambda tree: room[tree])}
-        problem = session.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
+        freest = max(range(cluster.trees), key=lambda tree: session.only(cluster, problem, {tree}).free)
+        problem = session.only(cluster, problem, homes or {freest})  # where nobody stays, any tree will do
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
     solution, reason, by_rank, moves = outcome.solution, "", dict[int, str](), list[Move]()

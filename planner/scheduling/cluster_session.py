@@ -156,14 +156,13 @@ class Cluster:
         else:
             # Of a mesh its level to place, in the trees where most levels are whole.
             counted = in_units(job, self.leaves, taken)
-            trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
-            parts = [only(counted.q, tree) for tree in trees]
+            parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
             fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
             if job.mesh is not None and fits:
                 level = {tree: level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
                 fits = [tree for tree in fits if level[tree] == max(level.values())]
                 counted = in_units(job, self.leaves, taken, level[fits[0]])
-                parts = [only(counted.q, tree) for tree in trees]
+                parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
             parts = [parts[tree] for tree in fits] or [max(parts, key=lambda part: part.free)]
             best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
             counted = replace(counted, q=parts[best])
@@ -233,10 +232,10 @@ def level_to_place(job: Job, free: Sequence[int]) -> int:
     return len(job.levels) - 1
 
 
-def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
-    """Return a placement problem on some of the leaves: the others have nothing free."""
-    kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(problem.leaves))
-    return replace(problem, leaves=kept)
+def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) -> PlacementProblem:
+    """Return a cluster's placement problem on some of its trees: the leaves of the others have nothing free."""
+    each = zip(cluster.leaves, problem.leaves, strict=True)
+    return replace(problem, leaves=tuple(leaf if own.tree in trees else replace(leaf, free=0) for own, leaf in each))
 
 
 def placement(
@@ -401,17 +400,15 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
     kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
     least[f"split {parts}"] = problems.min_split_weight(left, kinds)
-    members, split, extra = best.values
+    members, *cut = best.values
     _, _, *across = splits_on(cluster, (slot.ranks for slot in job.slots()), placed)
-    names = problems.group_levels(parts, len(across))
-    rows = [(names[0], split), (names[1], extra)]
-    if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
-        rows.insert(0, ("split members", members))
-    least_of = [(name, value, min(value, least.get(name, 0))) for name, value in rows]
-    proven = [(name, value, value if proved else lower, lower) for name, value, lower in least_of]
+    names, figures = problems.group_levels(parts, len(across)), list[Figure]()
+    inner = [("split members", members)] * (job.mesh is not None and job.nodes_per_member > 1 and parts != "members")
+    for name, value in (*inner, *zip(names, cut, strict=False)):
+        lower = min(value, least.get(name, 0))
+        figures.append(Figure(name=name, value=value, bound=value if proved else lower, analytic_bound=lower))
     crossing = zip(names[2:], across, strict=True) if parts == "groups" else ()
-    figures = figures_of(job, None, proven, 0)
-    above = figures_of(job, None, [(name, value, 0, 0) for name, value in crossing], 0)
+    above = (Figure(name=name, value=value, bound=0, analytic_bound=0) for name, value in crossing)
     one = job.kinds[0]  # of a mesh the data groups alone
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)

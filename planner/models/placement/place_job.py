@@ -42,7 +42,7 @@ def greedy(problem: PlacementProblem) -> Packing:
     left, packing = [kind.count for kind in problem.kinds], Packing()
     unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
     pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
-    while any(left) and pods:
+    while pods:
         for pod in pods:
             room = sum(problem.leaves[i].free for i in problem.pods[pod])
             if room >= sum(count * kind.size for count, kind in zip(left, problem.kinds, strict=True)):
@@ -52,8 +52,6 @@ def greedy(problem: PlacementProblem) -> Packing:
                     return packing
         placed, left = best_fit(problem, problem.pods[pods.pop()], left)
         packing.whole.update(placed)
-    if not any(left):
-        return packing
     # As many groups whole as best fit can, the heaviest and smallest before the others, and the rest split.
     order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
     total = problem.groups
@@ -103,8 +101,6 @@ def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: list[int]
     whole_groups = [(free // size, i) for _, _, free, i in order if free >= size]
     largest_from = [*accumulate((room for room, _ in reversed(whole_groups)), max)][::-1]
     for at, (whole, i) in enumerate(whole_groups):
-        if not left[0]:
-            break
         if largest_from[at] >= left[0]:
             enough = [(problem.leaves[j], j) for room, j in whole_groups[at:] if room >= left[0]]
             _, _, last = min((leaf.free == leaf.size, leaf.free, j) for leaf, j in enough)
@@ -141,14 +137,11 @@ def with_split(problem: PlacementProblem, whole: WholeGroups, left: list[int], *
 def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
     """Choose the fewest holes of leaves that hold a group: the largest ones, and as the last the smallest enough."""
     order = sorted((i for i in leaves if holes[i]), key=lambda i: (-holes[i], i))
-    pieces: list[Piece] = []
-    for at, i in enumerate(order):
-        if holes[i] >= size:
-            enough = next(j for j in reversed(order[at:]) if holes[j] >= size)
-            return tuple(sorted([*pieces, (enough, size)]))
-        pieces.append((i, holes[i]))
-        size -= holes[i]
-    return tuple(sorted(pieces))
+    count = problems.count_to_reach([holes[i] for i in order], size)
+    pieces = [(i, holes[i]) for i in order[: count - 1]]
+    rest = size - sum(units for _, units in pieces)
+    enough = next(i for i in reversed(order) if holes[i] >= rest)
+    return tuple(sorted([*pieces, (enough, rest)]))
 
 
 def solver_affordable(options: Options) -> bool:
@@ -250,8 +243,7 @@ def rank(
     With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
     following = [0] * len(units)
-    # Groups of a kind in rank order: whole lines pod by pod, the rest by pod, those across pods.
-    queue, line = list[list[Pieces]](), problem.line if problem.line < problem.groups else 1
+    queue = list[list[Pieces]]()  # of each kind its groups in rank order
     for kind, own in enumerate(problem.kinds):
         groups: list[Pieces] = [((i, own.size),) for i, k in packing.whole.elements() if k == kind]
         by_pod: dict[int, list[Pieces]] = {}
@@ -259,9 +251,7 @@ def rank(
         for pieces in sorted(groups + [pieces for k, pieces in packing.split if k == kind]):
             pods = {problem.leaves[i].pod for i, _ in pieces}
             (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
-        in_pods = [(within, len(within) // line * line) for _, within in sorted(by_pod.items())]
-        full = [group for within, count in in_pods for group in within[:count]]
-        queue.append(full + [group for within, count in in_pods for group in within[count:]] + across)
+        queue.append(problems.in_lines(by_pod, problem.line) + across)
     every = [piece for kind in queue for pieces in kind for piece in pieces]
     chosen = {} if blocks is None else _within_blocks(every, blocks)
     orders = [iter(kind) for kind in queue]
