@@ -415,7 +415,7 @@ def _mended(
         problem = session.only(cluster, problem, homes or {freest})  # where nobody stays, any tree will do
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
-    solution, reason, by_rank, moves = outcome.solution, "", dict[int, str](), list[Move]()
+    solution, reason, by_rank = outcome.solution, "", dict[int, str]()
     if solution is None:
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
@@ -428,15 +428,14 @@ def _mended(
             whole = [unit if unit is not None else next(coming) for unit in units]
             by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
     nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
+    steps: list[tuple[int, str | None, str | None]] = []
     if gone and nodes:
         pairs = enumerate(zip(running.nodes, nodes, strict=True))
-        moves += [Move(job=job.name, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new]
+        steps += [(rank, old, new) for rank, (old, new) in pairs if old != new]
     elif nodes:
         was, now = set(running.nodes), set(nodes)
-        leaving = ((rank, node) for rank, node in enumerate(running.nodes) if node not in now)
-        arriving = ((rank, node) for rank, node in enumerate(nodes) if node not in was)
-        moves += [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
-        moves += [Move(job=job.name, rank=rank, old=None, new=node) for rank, node in arriving]
+        steps += [(rank, node, None) for rank, node in enumerate(running.nodes) if node not in now]
+        steps += [(rank, None, node) for rank, node in enumerate(nodes) if node not in was]
     none = (0,) * changes.LEVELS
     values, bounds = (solution.values, solution.bounds) if solution is not None else (none, none)
     named = problems.group_levels("groups" if level is None else found[level].what, 1)
@@ -466,7 +465,8 @@ def _mended(
             f"every other rank stays on its node; {session.rules_of(job, cluster.trees)}",
         ),
     )
-    return Mended(placement=placed, moves=tuple(moves))
+    moves = tuple(Move(job=job.name, rank=rank, old=old, new=new) for rank, old, new in steps)
+    return Mended(placement=placed, moves=moves)
 
 
 def opened(

@@ -239,12 +239,7 @@ def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) ->
 
 
 def placement(
-    cluster: Cluster,
-    job: Job,
-    counted: Counted,
-    outcome: Outcome[Placed],
-    seed: int,
-    free: Sequence[int] = (),
+    cluster: Cluster, job: Job, counted: Counted, outcome: Outcome[Placed], seed: int, free: Sequence[int] = ()
 ) -> Placement:
     """Return the placement of a solved job by node names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution, level = counted.q, outcome.solution, counted.level
@@ -258,10 +253,9 @@ def placement(
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
     order = job.slots(level)
     nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
-    what = "groups" if level is None else job.levels[level].what
-    named = problems.names(problem, what)
-    if level is not None and (axes := job.numbering(level)):
-        named = problems.names(problem, what, f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline"))
+    what, axes = ("groups", ()) if level is None else (job.levels[level].what, job.numbering(level))
+    along = f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline") if axes else "in the best order"
+    named = problems.names(problem, what, along)
     rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
     searched = figures_of(job, level, rows, 2 + problem.tiers)
     rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
@@ -470,9 +464,8 @@ class Clock:
     def at(self, send: float, allreduce: float) -> float:
         """Return the step in seconds with pipeline exchange and rings these factors slower than the transport alone."""
         phi = self.transport_slowdown
-        slow = {"pipeline_send_slowdown": phi * send, "allreduce_slowdown": phi * allreduce}
-        conditions = Conditions(**slow, transport_slowdown=phi)
-        return step_prediction.metrics(self.instance, conditions, self.strategy).step_seconds
+        slow = Conditions(pipeline_send_slowdown=phi * send, allreduce_slowdown=phi * allreduce, transport_slowdown=phi)
+        return step_prediction.metrics(self.instance, slow, self.strategy).step_seconds
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
