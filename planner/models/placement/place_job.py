@@ -65,10 +65,7 @@ def greedy(problem: PlacementProblem) -> Packing:
         placed, rest = best_fit(problem, range(len(problem.leaves)), keep)
         return keep, placed, rest
 
-    low, high = 0, total - problem.min_split
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
+    low = bisect_left(range(1, total - problem.min_split + 1), True, key=lambda count: any(keeping(count)[2]))
     # One group more than fits: best fit may still place some of it where another does not.
     counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
     least_extra, packings = problems.min_extra_pieces(problem, problem.min_split), list[Packing]()
