@@ -16,7 +16,7 @@ from planner.files import read_json
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.place_job import FORMULATION, Chosen, Order, fewest_cuts, rank, solve_in_one_tree
+from planner.models.placement.place_job import FORMULATION, Order, fewest_cuts, rank, solve_in_one_tree
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
@@ -341,11 +341,10 @@ def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) ->
     return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
 
 
-def does_not_fit(
-    cluster: Cluster, job: Job, problem: PlacementProblem, seed: int, free: int | None = None
-) -> Placement:
-    """Return a placement without nodes and why the job does not fit, by the freest of several trees or `free` units."""
-    size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
+def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: int) -> Placement:
+    """Return a placement without nodes, and why the job does not fit in the freest of the cluster's trees."""
+    size, trees = job.segment_nodes, cluster.trees
+    room = max(only(cluster, problem, {tree}).free for tree in range(trees))
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Placed] = Outcome(stop=Stop.PROVED, infeasible=True)
@@ -372,7 +371,7 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
-    runs, chosen, room = dict[int, list[str]](), list[Chosen](), [0]  # of each leaf its free nodes by name
+    runs: dict[int, list[str]] = {}  # of each leaf its free nodes by name
     by_name = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
     for i, run in groupby(by_name, key=cluster.leaf_of.__getitem__):
         nodes = list(run)
@@ -380,13 +379,10 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
             between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
             raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
         runs[i] = nodes
-    for tree in range(cluster.trees):
-        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs.items()]
-        found = fewest_cuts(free, order, deadline)
-        room.append(sum(free))
-        chosen += [] if found is None else [found]
+    trees = ([len(own) * (cluster.leaves[i].tree == tree) for i, own in runs.items()] for tree in range(cluster.trees))
+    chosen = [found for free in trees if (found := fewest_cuts(free, order, deadline)) is not None]
     if not chosen:
-        return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed, max(room))
+        return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed)
     proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
     placed = tuple(node for own, count in zip(runs.values(), best.taken, strict=True) for node in own[:count])
     left, parts = [len(own) for own in runs.values()], job.levels[-1].what if job.levels else "groups"
@@ -515,7 +511,9 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     return Clock(plan.instance, strategy, slowdown, design, places, plan.layout.virtual_stages > 1)
 
 
-def place_by_time(cluster: Cluster, given: Any, *, busy: Iterable[str] = (), **options: Any) -> Placement:
+def place_by_time(
+    cluster: Cluster, given: Job | Plan | Mapping[str, Any] | str | Path, *, busy: Iterable[str] = (), **options: Any
+) -> Placement:
     """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is

@@ -335,7 +335,7 @@ class Exchange:
 
 
 def _free_of(holes: Sequence[int], left: Counter[int], having: Counter[Piece]) -> list[int] | None:
-    """Choose free units for each hole of a chain, of leaves `left` in a pod and `having` the hole; take them off both."""
+    """Choose free units for each hole of a chain: leaves `left` in a pod, and `having` the hole; take them off both."""
     chosen: list[int] = []
     tries = 0
 
