@@ -337,10 +337,10 @@ class Job(Frozen, json_schema_extra=with_schema):
 
         Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
         """
-        held = [own.axis for own in self.levels]
-        axes = [axis for axis in self.mesh or {} if axis not in held]
+        kept = [own.axis for own in self.levels]
+        axes = [axis for axis in self.mesh or {} if axis not in kept]
         first = sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis)))
-        return (*first, *reversed(held[level + 1 :]))
+        return (*first, *reversed(kept[level + 1 :]))
 
     def slots(self, level: int | None = None) -> Iterator[Slot]:
         """Yield a job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes.
@@ -364,22 +364,16 @@ class Job(Frozen, json_schema_extra=with_schema):
         return self._mesh_groups([axis], [other for other in self.mesh or {} if other != axis])
 
     def _mesh_groups(self, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield each place along a mesh's axes `outside` by name, with the ranks along those `inside`, by member."""
-        mesh, stride, ranks = self.mesh or {}, dict[str, int](), self.nodes_per_member
-        for axis in reversed(mesh):
-            stride[axis] = ranks
-            ranks *= mesh[axis]
+        """Yield each place along axes `outside` by name, with the ranks along all others, `inside`, by member."""
+        import numpy as np
 
-        def places(axes: Iterable[str]) -> Iterator[tuple[str, int]]:
-            """Yield each place along axes, the first slowest: its name, and the ranks before it."""
-            own = [axis for axis in axes if axis in mesh]
-            for at in product(*(range(mesh[axis]) for axis in own)):
-                along = list(zip(own, at, strict=True))
-                yield ",".join(f"{axis}={i}" for axis, i in along), sum(stride[axis] * i for axis, i in along)
-
-        within = [first + node for _, first in places(inside) for node in range(self.nodes_per_member)]
-        for name, first in places(outside):
-            yield name, tuple(first + rank for rank in within)
+        mesh = self.mesh or {}
+        outer, inner = ([axis for axis in axes if axis in mesh] for axes in (outside, inside))
+        ranks = np.arange(self.nodes).reshape(*mesh.values(), self.nodes_per_member)
+        order = [*map(list(mesh).index, (*outer, *inner)), len(mesh)]
+        groups = ranks.transpose(order).reshape(math.prod(mesh[axis] for axis in outer), -1)
+        for at, group in zip(product(*(range(mesh[axis]) for axis in outer)), groups.tolist(), strict=True):
+            yield ",".join(f"{axis}={i}" for axis, i in zip(outer, at, strict=True)), tuple(group)
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
