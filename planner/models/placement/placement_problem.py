@@ -162,9 +162,8 @@ def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> 
 def in_lines(by_pod: Mapping[int, list[Group]], line: int) -> list[Group]:
     """Order a placement's groups by pod, so that few lines have groups of two: whole lines first, then the rest."""
     whole = [(groups, len(groups) // line * line) for _, groups in sorted(by_pod.items())]
-    return [group for groups, count in whole for group in groups[:count]] + [
-        group for groups, count in whole for group in groups[count:]
-    ]
+    first = [group for groups, count in whole for group in groups[:count]]
+    return first + [group for groups, count in whole for group in groups[count:]]
 
 
 @dataclass(frozen=True, slots=True)
