@@ -333,7 +333,7 @@ class Job(Frozen, json_schema_extra=with_schema):
         return tuple(found) or (MeshLevel("data", size, 1, self.nodes // size),)
 
     def numbering(self, level: int) -> tuple[str, ...]:
-        """Return a mesh's axes outside a level's blocks in the order of their numbers; along the last all stay close.
+        """Return a mesh's axes outside a level's blocks in the order of their numbers, neighbours of the last close.
 
         Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
         """
@@ -364,16 +364,17 @@ class Job(Frozen, json_schema_extra=with_schema):
         return self._mesh_groups([axis], [other for other in self.mesh or {} if other != axis])
 
     def _mesh_groups(self, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield each place along axes `outside` by name, with the ranks along all others, `inside`, by member."""
-        import numpy as np
-
-        mesh = self.mesh or {}
-        outer, inner = ([axis for axis in axes if axis in mesh] for axes in (outside, inside))
-        ranks = np.arange(self.nodes).reshape(*mesh.values(), self.nodes_per_member)
-        order = [*map(list(mesh).index, (*outer, *inner)), len(mesh)]
-        groups = ranks.transpose(order).reshape(math.prod(mesh[axis] for axis in outer), -1)
-        for at, group in zip(product(*(range(mesh[axis]) for axis in outer)), groups.tolist(), strict=True):
-            yield ",".join(f"{axis}={i}" for axis, i in zip(outer, at, strict=True)), tuple(group)
+        """Yield each place along a mesh's axes `outside` by name, with the ranks along those `inside`, by member."""
+        mesh, before, step = self.mesh or {}, dict[str, range](), self.nodes_per_member
+        for axis in reversed(mesh):
+            before[axis] = range(0, step * mesh[axis], step)  # the ranks before each place along the axis
+            step *= mesh[axis]
+        inner, outer = [before[axis] for axis in inside if axis in mesh], list(outside)
+        within = [sum(at) for at in product(*inner, range(self.nodes_per_member))]
+        for at in product(*(before[axis] for axis in outer)):
+            name = ",".join(f"{axis}={before[axis].index(ranks)}" for axis, ranks in zip(outer, at, strict=True))
+            first = sum(at)
+            yield name, tuple(first + rank for rank in within)
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:

@@ -306,7 +306,11 @@ def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def read_placement(running: Path) -> Placement:
     """Read a job's placement from its JSON file. InputError: it is none, or has a node twice."""
-    data = read_json(running)
+    return placement_of(read_json(running), running)
+
+
+def placement_of(data: Any, running: Path) -> Placement:
+    """Return a job's placement from its JSON of a file. InputError: it is none, or has a node twice."""
     if not isinstance(data, dict):
         kind = type(data).__name__
         raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")

@@ -14,13 +14,14 @@ from planner.files import parse_json, read_text
 from planner.formats.cluster_files import (
     REMEDY,
     jobs_in,
+    placement_of,
     read_placement,
     read_running,
     read_states,
     read_topology,
     states_on,
 )
-from planner.instance.base_types import Frozen, validated
+from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
@@ -411,7 +412,7 @@ def _mended(
     level, found = _level(job), job.levels
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-        freest = max(range(cluster.trees), key=lambda tree: session.only(cluster, problem, {tree}).free)
+        freest, _ = session.freest_tree(cluster, problem)
         problem = session.only(cluster, problem, homes or {freest})  # where nobody stays, any tree will do
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
@@ -495,8 +496,7 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
         text = read_text(file, REMEDY)
         data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
         if isinstance(data, dict) and kind_of(data) == "placement":
-            known = {key: value for key, value in data.items() if key in Placement.model_fields}
-            running.append(Running(placement=validated(Placement, known, str(file))))
+            running.append(Running(placement=placement_of(data, file)))
         elif data is not None and jobs_in(data) is None:
             needs = f"{REMEDY}, or a placement of `planner place --format json`"
             raise InputError(f"{file}: holds no running jobs; {needs}")

@@ -235,7 +235,16 @@ def level_to_place(job: Job, free: Sequence[int]) -> int:
 def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) -> PlacementProblem:
     """Return a cluster's placement problem on some of its trees: the leaves of the others have nothing free."""
     each = zip(cluster.leaves, problem.leaves, strict=True)
-    return replace(problem, leaves=tuple(leaf if own.tree in trees else replace(leaf, free=0) for own, leaf in each))
+    kept = tuple(leaf if own.tree in trees else Leaf(leaf.path, 0, leaf.size) for own, leaf in each)
+    return replace(problem, leaves=kept)
+
+
+def freest_tree(cluster: Cluster, problem: PlacementProblem) -> tuple[int, int]:
+    """Return the tree of a cluster with the most free units, the first of several, and how many it has."""
+    free = [0] * cluster.trees
+    for own, leaf in zip(cluster.leaves, problem.leaves, strict=True):
+        free[own.tree] += leaf.free
+    return max(enumerate(free), key=lambda room: room[1])
 
 
 def placement(
@@ -343,8 +352,7 @@ def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) ->
 
 def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: int) -> Placement:
     """Return a placement without nodes, and why the job does not fit in the freest of the cluster's trees."""
-    size, trees = job.segment_nodes, cluster.trees
-    room = max(only(cluster, problem, {tree}).free for tree in range(trees))
+    size, trees, (_, room) = job.segment_nodes, cluster.trees, freest_tree(cluster, problem)
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Placed] = Outcome(stop=Stop.PROVED, infeasible=True)
@@ -393,8 +401,10 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     members, *cut = best.values
     _, _, *across = splits_on(cluster, (slot.ranks for slot in job.slots()), placed)
     names, figures = problems.group_levels(parts, len(across)), list[Figure]()
-    inner = [("split members", members)] * (job.mesh is not None and job.nodes_per_member > 1 and parts != "members")
-    for name, value in (*inner, *zip(names, cut, strict=False)):
+    rows = [*zip(names, cut, strict=False)]
+    if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
+        rows.insert(0, ("split members", members))
+    for name, value in rows:
         lower = min(value, least.get(name, 0))
         figures.append(Figure(name=name, value=value, bound=value if proved else lower, analytic_bound=lower))
     crossing = zip(names[2:], across, strict=True) if parts == "groups" else ()

@@ -65,7 +65,8 @@ def greedy(problem: PlacementProblem) -> Packing:
         placed, rest = best_fit(problem, range(len(problem.leaves)), keep)
         return keep, placed, rest
 
-    low = bisect_left(range(1, total - problem.min_split + 1), True, key=lambda count: any(keeping(count)[2]))
+    most = total - problem.min_split
+    low = most - bisect_left(range(most, 0, -1), True, key=lambda count: not any(keeping(count)[2]))
     # One group more than fits: best fit may still place some of it where another does not.
     counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
     least_extra, packings = problems.min_extra_pieces(problem, problem.min_split), list[Packing]()
@@ -133,7 +134,7 @@ def with_split(problem: PlacementProblem, whole: WholeGroups, left: list[int], *
 
 def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
     """Choose the fewest holes of leaves that hold a group: the largest ones, and as the last the smallest enough."""
-    order = sorted((i for i in leaves if holes[i]), key=lambda i: (-holes[i], i))
+    order = sorted((i for i in leaves if holes[i]), key=holes.__getitem__, reverse=True)  # equal ones as they come
     count = problems.count_to_reach([holes[i] for i in order], size)
     pieces = [(i, holes[i]) for i in order[: count - 1]]
     rest = size - sum(units for _, units in pieces)

@@ -328,8 +328,8 @@ class Exchange:
 
     def rest(self) -> dict[int, list[int]]:
         """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
-        rest, pods = dict[int, list[int]](), list(self.rooms)
-        for i in sorted(self.hole, key=lambda i: (pods.index(self.q.leaves[i].pod), i)):
+        rest, order = dict[int, list[int]](), {pod: at for at, pod in enumerate(self.rooms)}
+        for i in sorted(self.hole, key=lambda i: (order[self.q.leaves[i].pod], i)):
             rest.setdefault(self.hole[i], []).append(i)
         return rest
 
