@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, islice, product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -225,6 +225,30 @@ class GroupKind(Frozen):
     count: Count = Field(description="Groups of this kind.")
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One group of a job: its kind, its name, and the ranks of its nodes."""
+
+    kind: int
+    name: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeshLevel:
+    """A level of a job's mesh in blocks of one size: `axis` is the last held whole, MEMBER for one member's nodes."""
+
+    axis: str
+    size: int  # nodes of a block
+    groups: int  # groups of the axis in a block
+    count: int  # blocks
+
+    @property
+    def what(self) -> str:
+        """Name, for reports, the parts that a split block of this mesh level divides."""
+        return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
+
+
 class Job(Frozen, json_schema_extra=with_schema):
     """A training job to place on a cluster: a mesh of equal groups, or groups of several sizes."""
 
@@ -295,46 +319,62 @@ class Job(Frozen, json_schema_extra=with_schema):
             return (1,) * len(given)
         return tuple(round(1e6 * size / max(given)) for size in given)
 
+    @property
+    def levels(self) -> tuple[MeshLevel, ...]:
+        """The levels of a job's mesh from the inside; the data groups alone where nothing else exchanges."""
+        if self.mesh is None:
+            return ()
+        mesh, size, bytes_of = self.mesh, self.nodes_per_member, self.traffic_bytes_per_step
+        axes = sorted((axis for axis in EXCHANGES if mesh.get(axis, 1) > 1), key=lambda axis: -bytes_of.get(axis, 0.0))
+        found = [MeshLevel(MEMBER, size, 1, self.nodes // size)] if size > 1 else []
+        for axis in axes:
+            groups, size = size // self.nodes_per_member, size * mesh[axis]
+            found.append(MeshLevel(axis, size, groups, self.nodes // size))
+        return tuple(found) or (MeshLevel("data", size, 1, self.nodes // size),)
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One group of a job: its kind, its name, and the ranks of its nodes."""
+    def numbering(self, level: int) -> tuple[str, ...]:
+        """Return a mesh's axes outside a level's blocks in the order of their numbers, neighbours of the last close.
 
-    kind: int
-    name: str
-    ranks: tuple[int, ...]
+        Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
+        """
+        kept = [own.axis for own in self.levels]
+        axes = [axis for axis in self.mesh or {} if axis not in kept]
+        first = sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis)))
+        return (*first, *reversed(kept[level + 1 :]))
 
+    def slots(self, level: int | None = None) -> Iterator[Slot]:
+        """Yield a job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes.
 
-def mesh_groups(job: Job, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each place along a mesh's axes `outside` by name, with the ranks along those `inside`, by member."""
-    mesh, stride, ranks = job.mesh or {}, dict[str, int](), job.nodes_per_member
-    for axis in reversed(mesh):
-        stride[axis] = ranks
-        ranks *= mesh[axis]
+        With a `level` of its mesh, yield its blocks by their numbers; blocks of the levels inside follow each other.
+        """
+        if level is not None:
+            inside = [kept.axis for kept in reversed(self.levels[: level + 1])]
+            yield from (Slot(0, name, ranks) for name, ranks in self._mesh_groups(inside, self.numbering(level)))
+        elif self.mesh is not None:
+            for label, ranks in self.lines("data"):
+                yield Slot(0, f"data[{label}]" if label else "data", ranks)
+        else:
+            ranks_left = count()
+            for k, kind in enumerate(self.groups):
+                for i in range(kind.count):
+                    yield Slot(k, f"{kind.name}[{i}]", tuple(islice(ranks_left, kind.size)))
 
-    def places(axes: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Yield each place along axes, the first slowest: its name, and the ranks before it."""
-        own = [axis for axis in axes if axis in mesh]
-        for at in product(*(range(mesh[axis]) for axis in own)):
-            along = list(zip(own, at, strict=True))
-            yield ",".join(f"{axis}={i}" for axis, i in along), sum(stride[axis] * i for axis, i in along)
+    def lines(self, axis: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield a mesh's groups along an axis: the place of each along the other axes by name, and its ranks."""
+        return self._mesh_groups([axis], [other for other in self.mesh or {} if other != axis])
 
-    within = [first + node for _, first in places(inside) for node in range(job.nodes_per_member)]
-    for name, first in places(outside):
-        yield name, tuple(first + rank for rank in within)
-
-
-def slots(job: Job) -> Iterator[Slot]:
-    """Return a job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes."""
-    if job.mesh is None:
-        first = 0
-        for k, kind in enumerate(job.groups):
-            for i in range(kind.count):
-                yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
-                first += kind.size
-        return
-    for label, ranks in mesh_groups(job, ["data"], [axis for axis in job.mesh if axis != "data"]):
-        yield Slot(0, f"data[{label}]" if label else "data", ranks)
+    def _mesh_groups(self, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield each place along a mesh's axes `outside` by name, with the ranks along those `inside`, by member."""
+        mesh, before, step = self.mesh or {}, dict[str, range](), self.nodes_per_member
+        for axis in reversed(mesh):
+            before[axis] = range(0, step * mesh[axis], step)  # the ranks before each place along the axis
+            step *= mesh[axis]
+        inner, outer = [before[axis] for axis in inside if axis in mesh], list(outside)
+        within = [sum(at) for at in product(*inner, range(self.nodes_per_member))]
+        for at in product(*(before[axis] for axis in outer)):
+            name = ",".join(f"{axis}={before[axis].index(ranks)}" for axis, ranks in zip(outer, at, strict=True))
+            first = sum(at)
+            yield name, tuple(first + rank for rank in within)
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
@@ -417,55 +457,3 @@ def mesh_job(
         raise InputError(f"--nodes: must be a multiple of the {members:,} members of {option} (is {nodes}); change one")
     data: dict[str, Any] = {"name": name, "mesh": axes, "nodes_per_member": each}
     return read_job(data if gpus_per_node is None else data | {"gpus_per_node": gpus_per_node})
-
-
-@dataclass(frozen=True, slots=True)
-class MeshLevel:
-    """A level of a job's mesh in blocks of one size: `axis` is the last held whole, MEMBER for one member's nodes."""
-
-    axis: str
-    size: int  # nodes of a block
-    groups: int  # groups of the axis in a block
-    count: int  # blocks
-
-    @property
-    def what(self) -> str:
-        """Name, for reports, the parts that a split block of this mesh level divides."""
-        return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
-
-
-def levels(job: Job) -> tuple[MeshLevel, ...]:
-    """Return the levels of a job's mesh from the inside; the data groups alone where nothing else exchanges."""
-    if job.mesh is None:
-        return ()
-    bytes_of = job.traffic_bytes_per_step
-    axes = sorted((axis for axis in EXCHANGES if job.mesh.get(axis, 1) > 1), key=lambda axis: -bytes_of.get(axis, 0.0))
-    per_member, nodes = job.nodes_per_member, math.prod(job.mesh.values()) * job.nodes_per_member
-    found = [MeshLevel(MEMBER, per_member, 1, nodes // per_member)] if per_member > 1 else []
-    size = per_member
-    for axis in axes:
-        found.append(MeshLevel(axis, size * job.mesh[axis], size // per_member, nodes // (size * job.mesh[axis])))
-        size *= job.mesh[axis]
-    return tuple(found) or (MeshLevel("data", per_member, 1, nodes // per_member),)
-
-
-def numbering(job: Job, level: int) -> tuple[str, ...]:
-    """Return a mesh's axes outside a level's blocks in the order of their numbers; neighbours of the last stay close.
-
-    Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
-    """
-    within, above = ([level.axis for level in part] for part in (levels(job)[: level + 1], levels(job)[level + 1 :]))
-    axes = [axis for axis in job.mesh or {} if axis not in within and axis not in above]
-    return (*sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis))), *reversed(above))
-
-
-def line(job: Job, level: int) -> int:
-    """Return the number of mesh blocks that follow each other along the numbering's last axis; all without one."""
-    axes = numbering(job, level)
-    return (job.mesh or {})[axes[-1]] if axes else levels(job)[level].count
-
-
-def blocks(job: Job, level: int) -> Iterator[Slot]:
-    """Return a mesh level's blocks in the order of their numbers; blocks of the levels inside follow each other."""
-    inside = [kept.axis for kept in reversed(levels(job)[: level + 1])]
-    return (Slot(0, name, ranks) for name, ranks in mesh_groups(job, inside, numbering(job, level)))

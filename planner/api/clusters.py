@@ -75,9 +75,7 @@ def place(
     if objective == "step-time":
         if order != "any":
             raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
-        from planner.plan.plan import Plan
-
-        return place_by_time(cluster, job if isinstance(job, (str, Path, Plan)) else None, **options)
+        return place_by_time(cluster, job, **options)
     return cluster.place(read_job(job, gpus_per_node), order=order, **options)
 
 

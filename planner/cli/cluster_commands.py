@@ -72,6 +72,11 @@ class PlacementSearch:
     threads: console.Threads = None
 
 
+def _require_one_job(job: Path | None, nodes: int | None, mesh: str | None) -> None:
+    if job is not None and (nodes, mesh) != (None, None):
+        raise InputError(f"--job {job}: a job's file has its nodes and mesh; leave out --nodes and --mesh")
+
+
 def place(
     given: PlacedJob,
     search: PlacementSearch,
@@ -90,8 +95,7 @@ def place(
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
     if job is None and by_step:
         raise InputError("--job: --objective step-time needs the job's file; give it")
-    if job is not None and (given.nodes, given.mesh) != (None, None):
-        raise InputError(f"--job {job}: a job's file has its nodes and mesh; leave out --nodes and --mesh")
+    _require_one_job(job, given.nodes, given.mesh)
     if by_step and given.gpus_per_node is not None:
         raise InputError("--gpus-per-node: --objective step-time places whole racks; leave it out")
     from planner.cluster import mesh_job, read_hosts, read_job
@@ -268,6 +272,7 @@ def preempt(
     from planner.cluster import fold_names, mesh_job, read_job
     from planner.scheduling.cluster_changes import preempt as solve
 
+    _require_one_job(job, nodes, mesh)
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = files.opened()
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)

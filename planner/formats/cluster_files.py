@@ -240,7 +240,7 @@ def read_running(path: Path) -> list[RunningJob] | Placement:
     text, where = read_text(path, REMEDY), str(path)
     data = parse_json(text, where) if text.lstrip()[:1] in "{[" else None
     if isinstance(data, dict) and kind_of(data) == "placement":
-        return validated(Placement, {key: data[key] for key in data if key in Placement.model_fields}, where)
+        return placement_of(data, path)
     hostlists, jobs = Hostlists(where), list[RunningJob]()
     for at, row in _text_rows(text, where) if data is None else _json_rows(data, where):
         states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
@@ -290,7 +290,11 @@ def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def read_placement(running: Path) -> Placement:
     """Read a job's placement from its JSON file. InputError: it is none, or has a node twice."""
-    data = read_json(running)
+    return placement_of(read_json(running), running)
+
+
+def placement_of(data: Any, running: Path) -> Placement:
+    """Return a job's placement from its JSON of a file. InputError: it is none, or has a node twice."""
     if not isinstance(data, dict):
         kind = type(data).__name__
         raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from planner.cluster import Job, Placement, Slot, Topology, blocks, fold_names, levels, read_hosts, read_job, slots
+from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
 from planner.errors import InputError
 from planner.formats.cluster_files import read_placement, read_running, read_states, read_topology, states_on
 from planner.instance.base_types import Frozen
@@ -83,8 +83,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     # A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "queue")
-    if len({job.segment_nodes for job in jobs}) > 1:
-        sizes = sorted({job.segment_nodes for job in jobs})
+    if len(sizes := sorted({job.segment_nodes for job in jobs})) > 1:
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
         raise InputError("queue: has no job; give one or more")
@@ -151,7 +150,7 @@ def _require_one_tree(cluster: Cluster, what: str) -> None:
 def _require_plain(job: Job, what: str) -> None:
     """Refuse to change a job whose mesh keeps more together than segments: only placing it by itself searches that."""
     if not _is_plain(job):
-        inner = ", ".join(own.what for own in levels(job) if own.axis != "data" and own.size > job.segment_nodes)
+        inner = ", ".join(own.what for own in job.levels if own.axis != "data" and own.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
         raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
 
@@ -343,7 +342,7 @@ def resize(
     for members in groups.values():
         members.sort(key=lambda units: len(_on(cluster, units)))
     kept = list[Kept]()
-    for slot in _served(new):
+    for slot in new.slots(_level(new)):
         members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
@@ -361,23 +360,17 @@ def resize(
 
 def _is_plain(job: Job) -> bool:
     """Return whether a job's data groups, or its groups, are made of segments alone."""
-    found = levels(job)
+    found = job.levels
     inner = all(level.axis == "data" or level.size <= job.segment_nodes for level in found)
     return inner and "data" not in [level.axis for level in found[:-1]]
 
 
 def _level(job: Job) -> int | None:
     """Return the innermost mesh level of a job larger than a segment, which repairs keep together; None: its groups."""
-    found = levels(job)
+    found = job.levels
     if job.mesh is None or (_is_plain(job) and found[-1].axis == "data"):
         return None
     return next((i for i, level in enumerate(found) if level.size > job.segment_nodes), len(found) - 1)
-
-
-def _served(job: Job) -> Iterable[Slot]:
-    """Return the units of a job that a repair completes: its groups, or a mesh's blocks of the innermost level."""
-    level = _level(job)
-    return slots(job) if level is None else blocks(job, level)
 
 
 def _running_units(job: Job, running: Placement) -> Iterable[tuple[Slot, list[Unit]]]:
@@ -385,7 +378,7 @@ def _running_units(job: Job, running: Placement) -> Iterable[tuple[Slot, list[Un
     if len(running.nodes) != job.nodes:
         sizes = f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}"
         raise InputError(f"{sizes}; give the placement of this job")
-    for slot in _served(job):
+    for slot in job.slots(_level(job)):
         nodes, size = [running.nodes[rank] for rank in slot.ranks], job.segment_nodes
         yield slot, [tuple(nodes[i : i + size]) for i in range(0, len(nodes), size)]
 
@@ -405,18 +398,14 @@ def _mended(
     """Repair a running job: give each group its missing segments, in the tree of all that stay; name the moves."""
     stay = {node for _, units in kept for unit in units if unit is not None for node in unit}
     problem, free_of = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
-    level, found = _level(job), levels(job)
+    level, found = _level(job), job.levels
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-        if not homes:  # nobody stays, so that any tree will do
-            room = Counter[int]()
-            for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
-                room[stood.tree] += left.free
-            homes = {max(sorted(room), key=lambda tree: room[tree])}
-        problem = session.only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
+        freest, _ = session.freest_tree(cluster, problem)
+        problem = session.only(cluster, problem, homes or {freest})  # where nobody stays, any tree will do
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     outcome = changes.repair(problem.leaves, groups, options)
-    solution, reason, by_rank, moves = outcome.solution, "", dict[int, str](), list[Move]()
+    solution, reason, by_rank = outcome.solution, "", dict[int, str]()
     if solution is None:
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
@@ -429,15 +418,14 @@ def _mended(
             whole = [unit if unit is not None else next(coming) for unit in units]
             by_rank.update(zip(slot.ranks, (node for unit in whole for node in unit), strict=True))
     nodes = tuple(by_rank[rank] for rank in range(len(by_rank)))
+    steps: list[tuple[int, str | None, str | None]] = []
     if gone and nodes:
         pairs = enumerate(zip(running.nodes, nodes, strict=True))
-        moves += [Move(job=job.name, rank=rank, old=old, new=new) for rank, (old, new) in pairs if old != new]
+        steps += [(rank, old, new) for rank, (old, new) in pairs if old != new]
     elif nodes:
         was, now = set(running.nodes), set(nodes)
-        leaving = ((rank, node) for rank, node in enumerate(running.nodes) if node not in now)
-        arriving = ((rank, node) for rank, node in enumerate(nodes) if node not in was)
-        moves += [Move(job=job.name, rank=rank, old=node, new=None) for rank, node in leaving]
-        moves += [Move(job=job.name, rank=rank, old=None, new=node) for rank, node in arriving]
+        steps += [(rank, node, None) for rank, node in enumerate(running.nodes) if node not in now]
+        steps += [(rank, None, node) for rank, node in enumerate(nodes) if node not in was]
     none = (0,) * changes.LEVELS
     values, bounds = (solution.values, solution.bounds) if solution is not None else (none, none)
     named = problems.group_levels("groups" if level is None else found[level].what, 1)
@@ -467,7 +455,8 @@ def _mended(
             f"every other rank stays on its node; {session.rules_of(job, cluster.trees)}",
         ),
     )
-    return Mended(placement=placed, moves=tuple(moves))
+    moves = tuple(Move(job=job.name, rank=rank, old=old, new=new) for rank, old, new in steps)
+    return Mended(placement=placed, moves=moves)
 
 
 def opened(
@@ -512,7 +501,7 @@ def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | 
     """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
     # Nothing is claimed of it: split groups and extra pieces are those of its nodes, and no bound is certified.
     order = tuple(cluster.known(nodes))
-    groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(slots(job))
+    groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(job.slots())
     counts = session.counted_on(cluster, groups, order)
     as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
     what = {"formulation": "a placement as it runs, not searched", "minimizes": "split groups", "seed": 0}

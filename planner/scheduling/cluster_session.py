@@ -10,29 +10,13 @@ from threading import RLock
 from typing import Any
 
 from planner.checks.placement import check_placement
-from planner.cluster import (
-    MEMBER,
-    Figure,
-    Job,
-    PlacedGroup,
-    Placement,
-    Slot,
-    Topology,
-    blocks,
-    job_of_plan,
-    levels,
-    line,
-    mesh_groups,
-    natural,
-    numbering,
-    slots,
-)
+from planner.cluster import MEMBER, Figure, Job, PlacedGroup, Placement, Slot, Topology, job_of_plan, natural
 from planner.errors import InputError, InternalError, hint
 from planner.files import read_json
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.place_job import FORMULATION, Chosen, Order, fewest_cuts, rank, solve_in_one_tree
+from planner.models.placement.place_job import FORMULATION, Order, fewest_cuts, rank, solve_in_one_tree
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
@@ -172,14 +156,13 @@ class Cluster:
         else:
             # Of a mesh its level to place, in the trees where most levels are whole.
             counted = in_units(job, self.leaves, taken)
-            trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
-            parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
+            parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
             fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
             if job.mesh is not None and fits:
                 level = {tree: level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
                 fits = [tree for tree in fits if level[tree] == max(level.values())]
                 counted = in_units(job, self.leaves, taken, level[fits[0]])
-                parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
+                parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
             parts = [parts[tree] for tree in fits] or [max(parts, key=lambda part: part.free)]
             best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
             counted = replace(counted, q=parts[best])
@@ -215,7 +198,7 @@ class Counted:
 
 def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
     """Count a job to place in segments: its groups, of a mesh its data groups; `at`: a level's blocks in inner ones."""
-    segment, found = job.segment_nodes, levels(job)
+    segment, found = job.segment_nodes, job.levels
     if at is None:
         unit, level = segment, None if job.mesh is None else len(found) - 1
         weighed = zip(job.kinds, job.weights, strict=True)
@@ -235,33 +218,37 @@ def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: 
             left += free[within : len(free) // segment * segment]
         units.append(cut + [tuple(left[i : i + unit]) for i in range(0, len(left) // unit * unit, unit)])
         counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
-    along = sum(kind.count for kind in kinds) if level is None else line(job, level)
-    follows = level is not None and bool(numbering(job, level))
-    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows), units, level)
+    axes = () if level is None else job.numbering(level)
+    line = (job.mesh or {})[axes[-1]] if axes else sum(kind.count for kind in kinds)
+    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=line, follows=bool(axes)), units, level)
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
     """Return a job's first mesh level whose blocks do not all fit on leaves by their `free` segments, or the last."""
     # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
-    for i, level in enumerate(levels(job)):
+    for i, level in enumerate(job.levels):
         if sum(count // (level.size // job.segment_nodes) for count in free) < level.count:
             return i
-    return len(levels(job)) - 1
+    return len(job.levels) - 1
 
 
-def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
-    """Return a placement problem on some of the leaves: the others have nothing free."""
-    kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(problem.leaves))
+def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) -> PlacementProblem:
+    """Return a cluster's placement problem on some of its trees: the leaves of the others have nothing free."""
+    each = zip(cluster.leaves, problem.leaves, strict=True)
+    kept = tuple(leaf if own.tree in trees else Leaf(leaf.path, 0, leaf.size) for own, leaf in each)
     return replace(problem, leaves=kept)
 
 
+def freest_tree(cluster: Cluster, problem: PlacementProblem) -> tuple[int, int]:
+    """Return the tree of a cluster with the most free units, the first of several, and how many it has."""
+    free = [0] * cluster.trees
+    for own, leaf in zip(cluster.leaves, problem.leaves, strict=True):
+        free[own.tree] += leaf.free
+    return max(enumerate(free), key=lambda room: room[1])
+
+
 def placement(
-    cluster: Cluster,
-    job: Job,
-    counted: Counted,
-    outcome: Outcome[Placed],
-    seed: int,
-    free: Sequence[int] = (),
+    cluster: Cluster, job: Job, counted: Counted, outcome: Outcome[Placed], seed: int, free: Sequence[int] = ()
 ) -> Placement:
     """Return the placement of a solved job by node names, with figures and proof; `free`: free nodes by leaf."""
     problem, solution, level = counted.q, outcome.solution, counted.level
@@ -273,17 +260,16 @@ def placement(
         return [number[unit[0]] for unit in counted.units[leaf]]
 
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
-    order = slots(job) if level is None else blocks(job, level)
+    order = job.slots(level)
     nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
-    what = "groups" if level is None else levels(job)[level].what
-    named = problems.names(problem, what)
-    if level is not None and (axes := numbering(job, level)):
-        named = problems.names(problem, what, f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline"))
+    what, axes = ("groups", ()) if level is None else (job.levels[level].what, job.numbering(level))
+    along = f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline") if axes else "in the best order"
+    named = problems.names(problem, what, along)
     rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
     searched = figures_of(job, level, rows, 2 + problem.tiers)
     rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
-    own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
+    own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in job.levels] in ([], ["data"])
     data = job.kinds[0]
     closed = lower_bound_split(free, data.count, data.size) if free and level is not None else solution.min_split
     chosen = searched[: len(searched) - len(solution.values) + solution.searched]
@@ -303,7 +289,7 @@ def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int
 
     The first `groups` rows count blocks of the level placed, which hold some groups each.
     """
-    found, none = levels(job), {"value": 0, "bound": 0, "analytic_bound": 0}
+    found, none = job.levels, {"value": 0, "bound": 0, "analytic_bound": 0}
     figures = [Figure(name=f"split {inner.what}", **none) for inner in found[: at or 0]]
     for i, (name, *proven) in enumerate(rows):
         each = found[at].groups if at is not None and i < groups else 1
@@ -315,9 +301,8 @@ def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int
 def levels_above(cluster: Cluster, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
     """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
     figures = []
-    for level in levels(job)[at + 1 :]:
-        others = [axis for axis in job.mesh or {} if axis != level.axis]
-        own = [ranks for _, ranks in mesh_groups(job, [level.axis], others)]
+    for level in job.levels[at + 1 :]:
+        own = [ranks for _, ranks in job.lines(level.axis)]
         value = splits_on(cluster, own, nodes)[0]
         bound = lower_bound_split(free, len(own), len(own[0]))
         figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
@@ -361,15 +346,13 @@ def counted_on(cluster: Cluster, groups: Sequence[Slot], nodes: Sequence[str]) -
 def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
     """Return a job's placement, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
-    groups = list(slots(job)) if nodes else []
+    groups = list(job.slots()) if nodes else []
     return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
 
 
-def does_not_fit(
-    cluster: Cluster, job: Job, problem: PlacementProblem, seed: int, free: int | None = None
-) -> Placement:
-    """Return a placement without nodes and why the job does not fit, by the freest of several trees or `free` units."""
-    size, room, trees = job.segment_nodes, problem.free if free is None else free, cluster.trees
+def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: int) -> Placement:
+    """Return a placement without nodes, and why the job does not fit in the freest of the cluster's trees."""
+    size, trees, (_, room) = job.segment_nodes, cluster.trees, freest_tree(cluster, problem)
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Placed] = Outcome(stop=Stop.PROVED, infeasible=True)
@@ -396,7 +379,7 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
-    runs, chosen, room = dict[int, list[str]](), list[Chosen](), [0]  # of each leaf its free nodes by name
+    runs: dict[int, list[str]] = {}  # of each leaf its free nodes by name
     by_name = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
     for i, run in groupby(by_name, key=cluster.leaf_of.__getitem__):
         nodes = list(run)
@@ -404,31 +387,28 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
             between = f"other leaves' nodes stand between its own by name, such as before {nodes[0]!r}"
             raise InputError(f"leaf {cluster.leaves[i].name!r}: {between}; {REMEDY}")
         runs[i] = nodes
-    for tree in range(cluster.trees):
-        free = [len(own) * (cluster.leaves[i].tree == tree) for i, own in runs.items()]
-        found = fewest_cuts(free, order, deadline)
-        room.append(sum(free))
-        chosen += [] if found is None else [found]
+    trees = ([len(own) * (cluster.leaves[i].tree == tree) for i, own in runs.items()] for tree in range(cluster.trees))
+    chosen = [found for free in trees if (found := fewest_cuts(free, order, deadline)) is not None]
     if not chosen:
-        return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed, max(room))
+        return does_not_fit(cluster, job, in_units(job, cluster.leaves, taken).q, seed)
     proved, best = all(choice.proved for choice in chosen), min(chosen, key=lambda choice: choice.values)
     placed = tuple(node for own, count in zip(runs.values(), best.taken, strict=True) for node in own[:count])
-    left, parts = [len(own) for own in runs.values()], levels(job)[-1].what if levels(job) else "groups"
+    left, parts = [len(own) for own in runs.values()], job.levels[-1].what if job.levels else "groups"
     # Members of several nodes first; where nothing is proven, the closed forms bound what is cut.
     least = {"split members": lower_bound_split(left, job.nodes // order.member, order.member)}
     kinds = [Kind(size, count) for size, count in Counter(order.groups).items()]
     least[f"split {parts}"] = problems.min_split_weight(left, kinds)
-    members, split, extra = best.values
-    _, _, *across = splits_on(cluster, (slot.ranks for slot in slots(job)), placed)
-    names = problems.group_levels(parts, len(across))
-    rows = [(names[0], split), (names[1], extra)]
+    members, *cut = best.values
+    _, _, *across = splits_on(cluster, (slot.ranks for slot in job.slots()), placed)
+    names, figures = problems.group_levels(parts, len(across)), list[Figure]()
+    rows = [*zip(names, cut, strict=False)]
     if job.mesh is not None and job.nodes_per_member > 1 and parts != "members":
         rows.insert(0, ("split members", members))
-    least_of = [(name, value, min(value, least.get(name, 0))) for name, value in rows]
-    proven = [(name, value, value if proved else lower, lower) for name, value, lower in least_of]
+    for name, value in rows:
+        lower = min(value, least.get(name, 0))
+        figures.append(Figure(name=name, value=value, bound=value if proved else lower, analytic_bound=lower))
     crossing = zip(names[2:], across, strict=True) if parts == "groups" else ()
-    figures = figures_of(job, None, proven, 0)
-    above = figures_of(job, None, [(name, value, 0, 0) for name, value in crossing], 0)
+    above = (Figure(name=name, value=value, bound=0, analytic_bound=0) for name, value in crossing)
     one = job.kinds[0]  # of a mesh the data groups alone
     stop = Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT
     outcome = Outcome(stop=stop, solution=best, solver=SOLVER, seconds=deadline.elapsed)
@@ -449,12 +429,12 @@ def _order_of(job: Job) -> Order:
         raise InputError(f"job {job.name!r}: segment_nodes and the order of names do not go together; {REMEDY}")
     if job.mesh is None:
         return Order(groups=tuple(kind.size for kind in job.groups for _ in range(kind.count)))
-    found = levels(job)
+    found = job.levels
     axes = [level.axis for level in found if level.axis != MEMBER]
     if len(axes) > 1:
         raise InputError(f"job {job.name!r}: {' and '.join(axes)} exchange, by name one axis can; {REMEDY}")
     last = len(found) - 1
-    ranks = sorted(slot.ranks for slot in blocks(job, last))
+    ranks = sorted(slot.ranks for slot in job.slots(last))
     if [rank for own in ranks for rank in own] != list(range(job.nodes)):
         raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
     return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
@@ -473,7 +453,7 @@ class Clock:
 
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a placement's rank order sends across leaf domains, pods and zones."""
-        stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in slots(job)]
+        stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
         return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
 
     def seconds(self, locality: transport.Locality) -> float:
@@ -490,9 +470,8 @@ class Clock:
     def at(self, send: float, allreduce: float) -> float:
         """Return the step in seconds with pipeline exchange and rings these factors slower than the transport alone."""
         phi = self.transport_slowdown
-        slow = {"pipeline_send_slowdown": phi * send, "allreduce_slowdown": phi * allreduce}
-        conditions = Conditions(**slow, transport_slowdown=phi)
-        return step_prediction.metrics(self.instance, conditions, self.strategy).step_seconds
+        slow = Conditions(pipeline_send_slowdown=phi * send, allreduce_slowdown=phi * allreduce, transport_slowdown=phi)
+        return step_prediction.metrics(self.instance, slow, self.strategy).step_seconds
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
@@ -543,7 +522,7 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
 
 
 def place_by_time(
-    cluster: Cluster, given: Plan | str | Path | None, *, busy: Iterable[str] = (), **options: Any
+    cluster: Cluster, given: Job | Plan | Mapping[str, Any] | str | Path, *, busy: Iterable[str] = (), **options: Any
 ) -> Placement:
     """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
 
@@ -552,7 +531,7 @@ def place_by_time(
     that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.transport`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
-    data = given if given is None or isinstance(given, Plan) else read_json(Path(given))
+    data = read_json(Path(given)) if isinstance(given, (str, Path)) else given
     if not (isinstance(data, Plan) or (isinstance(data, dict) and "planner_version" in data)):
         needs = "a plan, which has a layout and a fabric"
         raise InputError(f"{where}: --objective step-time needs {needs}; give one, or take locality")
@@ -572,7 +551,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
         stages, replicas = job.mesh["pipeline"], job.mesh["data"]
         turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
         nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-        groups = list(slots(job))
+        groups = list(job.slots())
         counts = counted_on(cluster, groups, nodes)
         values = splits_on(cluster, (group.ranks for group in groups), nodes)
         # Beside the first level nothing is proven of these, as they are not what was minimized.

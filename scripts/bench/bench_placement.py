@@ -11,7 +11,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 
-from planner.cluster import GroupKind, Job, Topology, TopologySwitch, natural, slots
+from planner.cluster import GroupKind, Job, Topology, TopologySwitch, natural
 from planner.scheduling.cluster_session import Cluster
 
 LEAF, PER_POD = 32, 16
@@ -45,7 +45,7 @@ def leaf_by_leaf(cluster: Cluster, job: Job) -> list[str]:
 
 def figures(cluster: Cluster, job: Job, nodes: Sequence[str]) -> tuple[int, int, int]:
     """Count split groups, extra pieces and groups across pods of any rank order."""
-    groups = [{cluster.leaf_of[nodes[r]] for r in slot.ranks} for slot in slots(job)]
+    groups = [{cluster.leaf_of[nodes[r]] for r in slot.ranks} for slot in job.slots()]
     across = sum(len({cluster.leaves[i].path[:1] for i in g}) > 1 for g in groups)
     return sum(len(g) > 1 for g in groups), sum(len(g) - 1 for g in groups), across
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.cluster import Job, expand, fold_names, slots
+from planner.cluster import Job, expand, fold_names
 from planner.formats.topologies import write_conf
 from planner.scheduling.cluster_session import Cluster
 
@@ -78,7 +78,7 @@ def _job_per_group(slurm: Controller, job: Job) -> Choice:
     seconds = time.perf_counter() - started
     nodes = [""] * job.nodes
     taken = dict.fromkeys(numbers, 0)
-    for slot in slots(job):
+    for slot in job.slots():
         own = expand(rows[f"{numbers[slot.kind]}_{taken[slot.kind]}"])
         taken[slot.kind] += 1
         for rank, node in zip(slot.ranks, own, strict=True):

@@ -90,6 +90,14 @@ def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None
     assert complaint in refusal(run("place", *words))
 
 
+@each("words", [("--nodes", "4"), ("--mesh", "data=4")])
+def test_preempting_takes_a_job_file_or_words(folder: Path, words: tuple[str, str]) -> None:
+    """Preempting takes a job file, or nodes and a mesh; given both, neither is dropped in silence."""
+    (folder / "job.json").write_text('{"name": "job", "mesh": {"data": 12}}')
+    both = run("preempt", "--running", "squeue.json", "--job", "job.json", *words)
+    assert "--job job.json: a job's file has its nodes and mesh; leave out --nodes and --mesh" in refusal(both)
+
+
 @each("file", ["squeue.json", "scontrol.txt"])
 def test_running_jobs(folder: Path, file: str) -> None:
     """Jobs that run, with their nodes and priorities; those that wait are left out."""
@@ -225,6 +233,20 @@ def test_own_placements_run_too(folder: Path) -> None:
     assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
     result = run("preempt", "--running", "squeue.json", "--running", "placed.json", "--nodes", "4", "--json")
     assert (folder / "placed.json").exists() and result.exit_code == 0
+
+
+@each(
+    ("wrong", "complaint"),
+    [
+        ({"nodes": ["m02", "m02"]}, "placed.json: nodes: 'm02' is listed twice; give the placement as it runs"),
+        ({"segmnt_nodes": 2}, "placed.json: segmnt_nodes: unknown key; did you mean 'segment_nodes'?"),
+    ],
+)
+def test_a_running_placement_is_read_as_strictly_as_one_to_repair(folder, wrong, complaint) -> None:
+    placed = folder / "placed.json"
+    assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
+    placed.write_text(json.dumps(json.loads(placed.read_text()) | wrong))
+    assert complaint in refusal(run("defragment", "--running", "placed.json"))
 
 
 @each(

@@ -72,7 +72,7 @@ def test_a_repair_is_the_best_of_all(seed: int) -> None:
     groups = [IncompleteGroup(x, r.randint(1, 4)) for x in stays]
     ways = [[x for x in itertools.product(range(4), repeat=len(leaves)) if sum(x) == g.missing] for g in groups]
     fits = [w for w in itertools.product(*ways) if all(sum(n) <= x.free for x, *n in zip(leaves, *w, strict=True))]
-    costs = [cost(leaves, groups, {(g, i): n for g, x in enumerate(w) for i, n in enumerate(x)}) for w in fits]
+    costs = [cost(leaves, groups, {(g, i): n for g, x in enumerate(w) for i, n in enumerate(x) if n}) for w in fits]
     found = repair(leaves, groups, Options())
     assert (found.solution.values if found.solution else None) == min(costs, default=None)
 

@@ -90,6 +90,12 @@ def test_mesh_is_in_rank_order() -> None:
     assert placed.groups[1].nodes == (placed.nodes[1], placed.nodes[3])
 
 
+def test_a_mesh_has_as_many_axes_as_it_likes() -> None:
+    mesh = {f"x{i}": 1 for i in range(70)} | {"data": 2}
+    placed = planner.place(tree([8], 1), {"name": "j", "mesh": mesh})
+    assert [len(group.nodes) for group in placed.groups] == [2]
+
+
 def test_segments_stay_in_blocks() -> None:
     """Blocks of 4 with a node missing fit one segment of 3; leaves of 8 then fit two, and a group of two is whole."""
     topology = tree([8, 8], 2, block=4)

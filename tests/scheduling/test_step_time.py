@@ -45,6 +45,8 @@ def test_the_faster_of_rings_and_pipelines_within_leaves(plan: Plan) -> None:
     first, second = (clock.seconds(clock.crossings(job, x.nodes)) for x in (fast, near))
     assert fast.step_seconds == first < second
     assert fast.extra_pieces > near.extra_pieces
+    as_dict = planner.place(topology, plan.model_dump(mode="json"), objective="step-time")
+    assert (as_dict.nodes, as_dict.step_seconds) == (fast.nodes, fast.step_seconds)
 
 
 def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:

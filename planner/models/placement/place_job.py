@@ -22,15 +22,7 @@ from numpy.typing import NDArray
 from planner.cluster import Slot
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.placement_problem import (
-    Kind,
-    Leaf,
-    Packing,
-    Piece,
-    PlacementProblem,
-    Solution,
-    WholeGroups,
-)
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, WholeGroups
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 
@@ -50,7 +42,7 @@ def greedy(problem: PlacementProblem) -> Packing:
     left, packing = [kind.count for kind in problem.kinds], Packing()
     unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
     pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
-    while any(left) and pods:
+    while pods:
         for pod in pods:
             room = sum(problem.leaves[i].free for i in problem.pods[pod])
             if room >= sum(count * kind.size for count, kind in zip(left, problem.kinds, strict=True)):
@@ -60,8 +52,6 @@ def greedy(problem: PlacementProblem) -> Packing:
                     return packing
         placed, left = best_fit(problem, problem.pods[pods.pop()], left)
         packing.whole.update(placed)
-    if not any(left):
-        return packing
     # As many groups whole as best fit can, the heaviest and smallest before the others, and the rest split.
     order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
     total = problem.groups
@@ -75,10 +65,8 @@ def greedy(problem: PlacementProblem) -> Packing:
         placed, rest = best_fit(problem, range(len(problem.leaves)), keep)
         return keep, placed, rest
 
-    low, high = 0, total - problem.min_split
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
+    most = total - problem.min_split
+    low = most - bisect_left(range(most, 0, -1), True, key=lambda count: not any(keeping(count)[2]))
     # One group more than fits: best fit may still place some of it where another does not.
     counts = {low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total})
     least_extra, packings = problems.min_extra_pieces(problem, problem.min_split), list[Packing]()
@@ -111,8 +99,6 @@ def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: list[int]
     whole_groups = [(free // size, i) for _, _, free, i in order if free >= size]
     largest_from = [*accumulate((room for room, _ in reversed(whole_groups)), max)][::-1]
     for at, (whole, i) in enumerate(whole_groups):
-        if not left[0]:
-            break
         if largest_from[at] >= left[0]:
             enough = [(problem.leaves[j], j) for room, j in whole_groups[at:] if room >= left[0]]
             _, _, last = min((leaf.free == leaf.size, leaf.free, j) for leaf, j in enough)
@@ -148,15 +134,12 @@ def with_split(problem: PlacementProblem, whole: WholeGroups, left: list[int], *
 
 def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
     """Choose the fewest holes of leaves that hold a group: the largest ones, and as the last the smallest enough."""
-    order = sorted((i for i in leaves if holes[i]), key=lambda i: (-holes[i], i))
-    pieces: list[Piece] = []
-    for at, i in enumerate(order):
-        if holes[i] >= size:
-            enough = next(j for j in reversed(order[at:]) if holes[j] >= size)
-            return tuple(sorted([*pieces, (enough, size)]))
-        pieces.append((i, holes[i]))
-        size -= holes[i]
-    return tuple(sorted(pieces))
+    order = sorted((i for i in leaves if holes[i]), key=holes.__getitem__, reverse=True)  # equal ones as they come
+    count = problems.count_to_reach([holes[i] for i in order], size)
+    pieces = [(i, holes[i]) for i in order[: count - 1]]
+    rest = size - sum(units for _, units in pieces)
+    enough = next(i for i in reversed(order) if holes[i] >= rest)
+    return tuple(sorted([*pieces, (enough, rest)]))
 
 
 def solver_affordable(options: Options) -> bool:
@@ -202,44 +185,35 @@ def bounded_packing(
 def solve_in_one_tree(
     trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
 ) -> tuple[int, Outcome[Solution[Packing]]]:
-    """Place a job in each tree of the topology; return the best one's index, and its outcome bounded over all trees."""
+    """Place a job in each tree that has room for it; return the best one's index, and its outcome bounded over all."""
     # The problem of a tree is that of the cluster with all other trees taken.
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
-    deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution[Packing]]]()
+    deadline, solutions = Deadline(options.time_limit), dict[int, Solution[Packing]]()
+    left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
     for at, tree in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
-        outcomes.append(solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation))
-    left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
-    solutions: dict[int, Solution[Packing]] = {}
-    for at, solution in enumerate(outcome.solution for outcome in outcomes):
+        solution = solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation).solution
         if solution is not None:
             # The part-free leaves of the other trees stay as they are, and count too.
             elsewhere = sum(left_part_free) - left_part_free[at]
-            values, lower, analytic = (
-                (*row[:-1], row[-1] + elsewhere) for row in (solution.values, solution.bounds, solution.analytic)
-            )
+            rows = solution.values, solution.bounds, solution.analytic
+            values, lower, analytic = ((*row[:-1], row[-1] + elsewhere) for row in rows)
             solutions[at] = replace(solution, values=values, bounds=lower, analytic=analytic)
-    if not solutions:
-        freest = max(range(len(trees)), key=lambda index: trees[index].free)
-        return freest, outcomes[freest]
     best = min(solutions, key=lambda index: (solutions[index].values, index))
-    bounds = over_all(solutions[best].values, [(solution.values, solution.bounds) for solution in solutions.values()])
-    analytic = tuple(map(min, solutions[best].analytic, bounds))
-    min_split = min(solution.min_split for solution in solutions.values())
-    merged = replace(solutions[best], bounds=bounds, analytic=analytic, min_split=min_split)
-    proved = merged.values[: merged.searched] == bounds[: merged.searched]
-    stops = {outcome.stop for outcome in outcomes}
-    stop = Stop.PROVED if proved else Stop.INTERRUPTED if Stop.INTERRUPTED in stops else Stop.LIMIT
-    return best, replace(
-        outcomes[best],
-        stop=stop,
-        solution=merged,
-        bound=float(bounds[0]),
-        variables=sum(outcome.variables for outcome in outcomes),
-        constraints=sum(outcome.constraints for outcome in outcomes),
-        seconds=deadline.elapsed,
+    every = list(solutions.values())
+    bounds = over_all(solutions[best].values, [(solution.values, solution.bounds) for solution in every])
+    merged = replace(
+        solutions[best],
+        bounds=bounds,
+        analytic=tuple(map(min, solutions[best].analytic, bounds)),
+        min_split=min(solution.min_split for solution in every),
+        deadline=deadline,
+        variables=sum(solution.variables for solution in every),
+        constraints=sum(solution.constraints for solution in every),
+        interrupted=any(solution.interrupted for solution in every),
     )
+    return best, merged.outcome()
 
 
 def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[int, ...]:
@@ -267,8 +241,7 @@ def rank(
     With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
     following = [0] * len(units)
-    # Groups of a kind in rank order: whole lines pod by pod, the rest by pod, those across pods.
-    queue, line = list[list[Pieces]](), problem.line if problem.line < problem.groups else 1
+    queue = list[list[Pieces]]()  # of each kind its groups in rank order
     for kind, own in enumerate(problem.kinds):
         groups: list[Pieces] = [((i, own.size),) for i, k in packing.whole.elements() if k == kind]
         by_pod: dict[int, list[Pieces]] = {}
@@ -276,9 +249,7 @@ def rank(
         for pieces in sorted(groups + [pieces for k, pieces in packing.split if k == kind]):
             pods = {problem.leaves[i].pod for i, _ in pieces}
             (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
-        in_pods = [(within, len(within) // line * line) for _, within in sorted(by_pod.items())]
-        full = [group for within, count in in_pods for group in within[:count]]
-        queue.append(full + [group for within, count in in_pods for group in within[count:]] + across)
+        queue.append(problems.in_lines(by_pod, problem.line) + across)
     every = [piece for kind in queue for pieces in kind for piece in pieces]
     chosen = {} if blocks is None else _within_blocks(every, blocks)
     orders = [iter(kind) for kind in queue]
@@ -307,8 +278,8 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
         if len(free) < 2:
             continue
         segments = list(free.values())
-        kinds = tuple(Kind(size, times) for size, times in sorted(sizes.items()))
-        leaves = tuple(Leaf((), len(block), len(block)) for block in segments)
+        kinds = tuple(problems.Kind(size, times) for size, times in sorted(sizes.items()))
+        leaves = tuple(problems.Leaf((), len(block), len(block)) for block in segments)
         inner = greedy(PlacementProblem(leaves=leaves, kinds=kinds, line=1, follows=False))
         whole = [(k, ((block, kinds[k].size),)) for block, k in sorted(inner.whole.elements())]
         for k, parts in whole + inner.split:

@@ -15,7 +15,7 @@ from planner.solvers.signals import Deadline
 if TYPE_CHECKING:
     from planner.models.placement.placement_levels import LevelModel
 
-Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
+Taken = dict[tuple[int, int], int]  # (group, leaf) -> units, above 0
 Step = tuple[int, int]  # (piece, leaf that it moves to)
 LEVELS = 3  # of a repair: split groups, extra pieces, groups across pods
 MAX_VARIABLES = 40_000  # Writing a larger model down takes seconds by itself.
@@ -54,14 +54,12 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     return solution.outcome()
 
 
-def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:
+def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, ...]:
     """Count the split groups, extra pieces and groups across pods after a repair takes its units."""
     on = [set(group.stays) for group in groups]
-    for (g, i), count in taken.items():
-        if count:
-            on[g].add(i)
-    split, extra, across, *_ = (*count_splits(on, [leaf.path for leaf in leaves]), 0)
-    return split, extra, across
+    for g, i in taken:
+        on[g].add(i)
+    return (*count_splits(on, [leaf.path for leaf in leaves]), 0)[:LEVELS]
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:

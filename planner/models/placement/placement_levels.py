@@ -291,77 +291,72 @@ def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
 
 
 class Exchange:
-    """Leaves of a placement that may still exchange their groups, by free units and by the hole that is left."""
+    """Leaves of a placement that may still exchange their groups with others of as many units, by the hole left."""
 
     def __init__(self, problem: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
         self.q, self.packing = problem, packing
         self.hole = {i: hole for hole, leaves in holes.items() for i in leaves}
-        self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves
-        self.by_pod: dict[int, dict[int, set[int]]] = {}  # pod -> room -> leaves
+        self.rooms: dict[int, Counter[int]] = {}  # leaves of each pod by free units
+        self.having: Counter[Piece] = Counter()  # leaves of all pods by free units and hole
         for i, hole in self.hole.items():
             leaf = problem.leaves[i]
-            self.by_hole.setdefault((leaf.free, hole), set()).add(i)
-            self.by_pod.setdefault(leaf.pod, {}).setdefault(leaf.free, set()).add(i)
+            self.rooms.setdefault(leaf.pod, Counter())[leaf.free] += 1
+            self.having[leaf.free, hole] += 1
 
     def gather(self, wanted: Counter[int]) -> list[Piece] | None:
         """Give a chain of split groups holes in one pod, that with the fewest leaves; None where no pod has them."""
-        holes = sorted(wanted.elements(), reverse=True)
-        for pod in sorted(self.by_pod, key=lambda pod: (sum(map(len, self.by_pod[pod].values())), pod)):
-            rooms = self._free_of(pod, holes)
-            if rooms is None:
+        holes, leaves = sorted(wanted.elements(), reverse=True), self.q.leaves
+        for pod in sorted(self.rooms, key=lambda pod: (self.rooms[pod].total(), pod)):
+            chosen = _free_of(holes, self.rooms[pod], self.having)
+            if chosen is None:
                 continue
             pieces, whole = list[Piece](), self.packing.whole
-            for room, hole in zip(rooms, holes, strict=True):
+            for room, hole in zip(chosen, holes, strict=True):
                 # A leaf of the pod with the hole, after swapping groups with one that has it; it swaps no more.
-                here, there = self.by_pod[pod][room], self.by_hole[room, hole]
+                alike = {i for i in self.hole if leaves[i].free == room}
+                here = {i for i in alike if leaves[i].pod == pod}
+                there = {i for i in alike if self.hole[i] == hole}
                 i = min(here & there, default=min(here))
                 j = i if i in there else min(there)  # one that has the hole is swapped with itself: nothing changes
-                other = self.by_hole[room, self.hole[i]]
                 for k in range(len(self.q.kinds)):
                     whole[i, k], whole[j, k] = whole[j, k], whole[i, k]
-                self.hole[i], self.hole[j] = self.hole[j], self.hole[i]
-                other.add(j)
-                other.remove(i)
-                there.discard(j)
-                here.remove(i)
+                self.hole[j] = self.hole[i]
+                del self.hole[i]
                 pieces.append((i, hole))
             return pieces
         return None
 
-    def _free_of(self, pod: int, holes: Sequence[int]) -> list[int] | None:
-        """Return free units for each hole of a chain, of leaves that the pod has and some leaf with the hole has."""
-        left = Counter({room: len(leaves) for room, leaves in self.by_pod[pod].items()})
-        used: Counter[Piece] = Counter()
-        chosen: list[int] = []
-        tries = 0
-
-        def search(at: int) -> bool:
-            nonlocal tries
-            tries += 1
-            if at == len(holes) or tries > MAX_TRIES:
-                return at == len(holes)
-            hole = holes[at]
-            for room in sorted(left):
-                if left[room] and len(self.by_hole.get((room, hole), ())) > used[room, hole]:
-                    left[room] -= 1
-                    used[room, hole] += 1
-                    chosen.append(room)
-                    if search(at + 1):
-                        return True
-                    chosen.pop()
-                    left[room] += 1
-                    used[room, hole] -= 1
-            return False
-
-        return chosen if search(0) else None
-
     def rest(self) -> dict[int, list[int]]:
         """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
-        rest: dict[int, list[int]] = {}
-        for rooms in self.by_pod.values():
-            for i in sorted(i for leaves in rooms.values() for i in leaves):
-                rest.setdefault(self.hole[i], []).append(i)
+        rest, order = dict[int, list[int]](), {pod: at for at, pod in enumerate(self.rooms)}
+        for i in sorted(self.hole, key=lambda i: (order[self.q.leaves[i].pod], i)):
+            rest.setdefault(self.hole[i], []).append(i)
         return rest
+
+
+def _free_of(holes: Sequence[int], left: Counter[int], having: Counter[Piece]) -> list[int] | None:
+    """Choose free units for each hole of a chain: leaves `left` in a pod, and `having` the hole; take them off both."""
+    chosen: list[int] = []
+    tries = 0
+
+    def search(at: int) -> bool:
+        nonlocal tries
+        tries += 1
+        if at == len(holes) or tries > MAX_TRIES:
+            return at == len(holes)
+        for room in sorted(left):
+            if left[room] and having[room, holes[at]]:
+                left[room] -= 1
+                having[room, holes[at]] -= 1
+                chosen.append(room)
+                if search(at + 1):
+                    return True
+                chosen.pop()
+                left[room] += 1
+                having[room, holes[at]] += 1
+        return False
+
+    return chosen if search(0) else None
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:

@@ -4,10 +4,12 @@ A unit is one segment of a job: `segment_nodes` nodes of one block, or of one le
 pods and kinds are numbers here.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Generic, Self, TypeVar
 
 from planner.cluster import Topology
@@ -20,6 +22,7 @@ Piece = tuple[int, int]  # (leaf, units)
 WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
 ANALYTIC = "best fit with analytic bounds"
 Incumbent = TypeVar("Incumbent")
+Group = TypeVar("Group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +153,17 @@ def part_free(problem: PlacementProblem, taken: Sequence[int]) -> int:
 
 def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> int:
     """Count the boundaries of a placement: neighbours along its lines of groups that are not in one pod."""
-    # One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
-    if problem.line >= problem.groups:
-        return max(len(within) + across - 1, 0)
-    # The pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods.
-    order: list[int | None] = []
-    for pod, count in sorted(within.items()):
-        order += [pod] * (count // problem.line * problem.line)
-    for pod, count in sorted(within.items()):
-        order += [pod] * (count % problem.line)
-    order += [None] * across
+    pods = in_lines({pod: [pod] * count for pod, count in within.items()}, problem.line)
+    order = [*pods, *[None] * across]  # the pod of each group by number
     # A line starts at each multiple of its length; two groups across pods (None) are never in one pod.
     return sum(i % problem.line > 0 and (own is None or own != order[i - 1]) for i, own in enumerate(order))
+
+
+def in_lines(by_pod: Mapping[int, list[Group]], line: int) -> list[Group]:
+    """Order a placement's groups by pod, so that few lines have groups of two: whole lines first, then the rest."""
+    whole = [(groups, len(groups) // line * line) for _, groups in sorted(by_pod.items())]
+    first = [group for groups, count in whole for group in groups[:count]]
+    return first + [group for groups, count in whole for group in groups[count:]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +315,7 @@ def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
 
 def count_to_reach(descending: Sequence[int], need: int) -> int:
     """Count how many of the largest leaves of a placement, by units, reach `need`; all where they do not."""
-    count = 0
-    for units in descending:
-        if need <= 0:
-            break
-        need, count = need - units, count + 1
-    return count
+    return min(bisect_left([0, *accumulate(descending)], need), len(descending))
 
 
 def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> int:

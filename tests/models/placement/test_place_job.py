@@ -263,19 +263,6 @@ def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
     assert outcome.solution.values[-1] == outcome.solution.bounds[-1]
 
 
-def test_no_tree_is_large_enough() -> None:
-    leaves = tuple(Leaf((i,), 4, 4) for i in range(2))
-    trees = [
-        PlacementProblem(
-            leaves=tuple(leaf if i == own else replace(leaf, free=0) for i, leaf in enumerate(leaves)),
-            kinds=(Kind(5, 1),),
-            line=1,
-        )
-        for own in range(2)
-    ]
-    assert solve_in_one_tree(trees, Options(), fragmentation=False)[1].infeasible
-
-
 @each(
     ("best_values", "trees", "bounds"),
     [
