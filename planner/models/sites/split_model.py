@@ -18,7 +18,7 @@ from planner.models import NodeLoad, Options, Relaxation, SitesRequest
 from planner.models.sites import grid_rules, site_rules
 from planner.models.sites.dc_network import LazyRows
 from planner.models.sites.site_rules import Rule
-from planner.models.sites.split_data import SplitData, add_block, gather, scenarios, years
+from planner.models.sites.split_data import SplitData, add_block, gather, years
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, remembered, smallest_conflict
@@ -94,7 +94,7 @@ def build(
         rule.rows(model, data)
     for name, soft in sorted(data.grid.rules.soft.items()):
         loosen(model, RULES[name], soft.max_excess / RULES[name].scale)
-    for name, year in scenarios(data).items():
+    for name, year in data.scenarios.items():
         block = add_block(model, year, name, total)
         grid_rules.power_balance(block, year, max_load_mw, bounded=bounded)
         for rule in reversed(rules):

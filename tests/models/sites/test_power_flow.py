@@ -228,7 +228,7 @@ def test_the_rule_that_shuts_a_split_out_is_named() -> None:
 ])  # fmt: skip
 def test_what_a_power_flow_needs_is_named(rules: dict[str, Any], lines: list[dict[str, Any]], path: str) -> None:
     with pytest.raises(InputError, match=path):
-        solved(case(node("E0"), node("E1"), lines=lines, rules=rules))
+        load_instance(case(node("E0"), node("E1"), lines=lines, rules=rules))
 
 
 # The checker
