@@ -115,23 +115,18 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     """Bound the angle between the ends of each new grid corridor, in radians, by the ratings along a path."""
     # A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits
     # and through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
-    share = normal_share(data.grid) / BASE_MVA
-    graph = nx.Graph()
+    share, graph, bound = normal_share(data.grid) / BASE_MVA, nx.MultiGraph(), dict[str, float]()
     graph.add_nodes_from(network.nodes)
-    for corridor in network.existing:
-        across = share * corridor.rating_mw * abs(corridor.reactance_pu or 0.0)
-        known = graph.get_edge_data(corridor.a, corridor.b, {"across": across})
-        graph.add_edge(corridor.a, corridor.b, across=min(across, known["across"]))
-    bound, everywhere = {}, None
+    for line in network.existing:
+        graph.add_edge(line.a, line.b, across=share * line.rating_mw * abs(line.reactance_pu or 0.0))
+    everywhere = 0.0
+    if network.joins_islands:
+        tree = nx.minimum_spanning_edges(graph, weight="across", keys=False)
+        everywhere = sum(edge["across"] for *_, edge in tree)
+        everywhere += sum(share * line.rating_mw * (line.reactance_pu or 0.0) for line in network.buildable)
     for new in network.buildable:
-        if nx.has_path(graph, new.a, new.b):
-            bound[new.id] = float(nx.dijkstra_path_length(graph, new.a, new.b, weight="across"))
-            continue
-        if everywhere is None:
-            tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
-            joining = sum(share * line.rating_mw * (line.reactance_pu or 0.0) for line in network.buildable)
-            everywhere = sum(data["across"] for _, _, data in tree) + joining
-        bound[new.id] = everywhere
+        joined = nx.has_path(graph, new.a, new.b)
+        bound[new.id] = nx.dijkstra_path_length(graph, new.a, new.b, weight="across") if joined else everywhere
     return bound
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import combinations, islice, pairwise, permutations
 from typing import Any
 
+from planner.instance.instance import SYNC
 from planner.instance.network import FibreEdge, Wan
 from planner.physics import tick
 
@@ -342,9 +343,6 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
     for own in ([net.edges[name].prices for name in sorted(one)] for one in lit):
         prices.append((math.fsum(pair_usd for pair_usd, _ in own), math.fsum(wavelength for _, wavelength in own)))
     return min(prices, key=lambda price: price[0] + wan.max_wavelengths_per_pair * price[1], default=flat)
-
-
-SYNC = "sync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
