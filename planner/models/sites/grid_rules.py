@@ -234,16 +234,13 @@ def security(model: Any, data: SplitData) -> None:
     model.unit_reserve = pyo.Constraint(list(mw), rule=cover_unit)
 
 
-AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"
+def _security_sentence(data: SplitData) -> str:
+    after = "flows after an outage must stay within ratings, and plants within what they can spare"
+    return f'grid.rules.n1 "{data.grid.rules.n1}": {after}'
+
+
 GRID_RULES = (
     Rule(generation, _generation_sentence, "grid", yearly=True, unit="MW", max_modules=_generation_modules),
     Rule(rating, _rating_sentence, "grid", yearly=True, index_names=1, unit="MW"),
-    Rule(
-        security,
-        lambda data: f'grid.rules.n1 "{data.grid.rules.n1}": {AFTER_OUTAGE}',
-        "grid",
-        yearly=True,
-        unit="MW",
-        movable=False,
-    ),
+    Rule(security, _security_sentence, "grid", yearly=True),
 )

@@ -46,12 +46,8 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
         return None
     excess = pyo.Var(sorted({rule.label(i) for i in rows}), domain=pyo.NonNegativeReals, bounds=(0, limit))
     block.add_component(f"{rule.name}_{name}", excess)
-    for index, row in rows.items():
-        by = excess[rule.label(index)]
-        if row.upper is not None:
-            row.set_value((None, row.body - by, row.upper))
-        else:
-            row.set_value((row.lower, row.body + by, None))
+    for index, row in rows.items():  # each `body <= upper`, as those of all rules with a unit
+        row.set_value((None, row.body - excess[rule.label(index)], row.upper))
     return excess
 
 
@@ -111,10 +107,10 @@ def build(
 
 def _decisions(model: Any, data: SplitData, rules: list[Rule], sites: int | None, total: int) -> None:
     """Create a split's decisions, and tie modules to open sites: min · open[s] <= modules[s] <= max · open[s]."""
-    minimum, racks = 1, data.pins.racks if any(rule.rows is site_rules.pins for rule in rules) else None
-    if racks is not None:  # the racks in all are known
+    minimum, racks, names = 1, data.pins.racks, {rule.name for rule in rules}
+    if racks is not None and {"pins", "fault_split"} <= names:  # the racks in all are known
         most = site_rules.max_sites(data, rules) if sites is None else sites
-        minimum = max(rule.min_site_modules(data, racks, most) for rule in rules)
+        minimum = site_rules.min_site_modules(data, racks, most)
     maximum = {s: site_rules.max_site_modules(data, s, total, rules) for s in data.candidates}
     candidates = list(data.candidates)
     model.open = pyo.Var(candidates, domain=pyo.Binary)
@@ -249,7 +245,7 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
     """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each."""
     data, pinned = gather(instance, SitesRequest()), "sites.racks"
-    found = [_move(data, name, options) for name in rules if RULES[name].unit is not None and RULES[name].movable]
+    found = [_move(data, name, options) for name in rules if RULES[name].unit is not None]
     if "rtt" in rules:
         limit = instance.grid.rules.max_rtt_ms or 0.0 if instance.grid else 0.0
         trips = sorted({ms for p in data.pairs if (ms := data.rtt_ms(p)) > limit})
