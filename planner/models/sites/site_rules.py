@@ -267,36 +267,34 @@ def interconnect(model: Any, data: SplitData) -> None:
     model.built = pyo.Var(list(new), domain=pyo.Binary)
     model.building = pyo.Constraint(list(new), rule=lambda m, k: m.circuits[k] <= new[k] * m.built[k])
     largest, n1 = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}, rule.reading != "capacity"
-    drawn, carried, rows = dict[str, Any](), dict[str, Any](), list[tuple[str, str]]()
-    for site, node in data.candidates.items():
+    corridors = {s: [data.corridors[name] for *_, name in data.graph.edges(s, keys=True)] for s in data.candidates}
+    # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
+    rows = [(site, "standing") for site in corridors]
+    for site, lines in corridors.items():
+        rows += [(site, line.id) for line in lines if n1 and line.id in new and line.rating_mw > largest[site]]
+
+    def row(model: Any, site: str, lost: str) -> Any:
         # All circuits of a site: existing, built, and bought as an upgrade.
-        corridors = [data.corridors[name] for *_, name in data.graph.edges(site, keys=True)]
-        existing = sum(line.rating_mw * line.circuits for line in corridors if isinstance(line, Line))
+        node, lines, lost_mw = data.candidates[site], corridors[site], largest[site] if n1 else 0.0
+        existing = sum(line.rating_mw * line.circuits for line in lines if isinstance(line, Line))
         if rule.reading == "explicit":
             # The node's figure is that of its existing circuits without the largest of them.
             existing = (node.interconnect_mw or 0.0) + largest[site]
         bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
-        built = sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.id in new)
-        carried[site] = existing + built + bought
+        built = sum(line.rating_mw * model.circuits[line.id] for line in lines if line.id in new)
         # All of its load counts, or what its own plants do not feed; at most 0 if closed.
-        drawn[site] = load_mw(model, data, [site])
+        drawn = load_mw(model, data, [site])
         if rule.reading == "import_share" and data.grid.rules.grid_model == "none":
             # Without flows the node's own plants feed its site first.
-            drawn[site] += (node.load_mw - node.generation_mw) * model.open[site]
+            drawn += (node.load_mw - node.generation_mw) * model.open[site]
         elif rule.reading == "import_share":
-            drawn[site] += node.load_mw * model.open[site]
+            drawn += node.load_mw * model.open[site]
             if site in model.generated:  # under dc a node without plants has no variable
-                drawn[site] -= model.generated[site]
-        # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
-        rows.append((site, "standing"))
-        rows += [(site, line.id) for line in corridors if n1 and line.id in new and line.rating_mw > largest[site]]
-
-    def row(model: Any, site: str, lost: str) -> Any:
-        lost_mw: Any = largest[site] if n1 else 0.0
+                drawn -= model.generated[site]
         if lost != "standing":
             # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
-            lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
-        return rule.share * drawn[site] <= carried[site] - lost_mw
+            lost_mw += (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
+        return rule.share * drawn <= existing + built + bought - lost_mw
 
     model.interconnect = pyo.Constraint(sorted(rows), rule=row)
 

@@ -34,11 +34,6 @@ _ROUNDING = 1e-6  # of a module
 NO_BALANCE = "the loads and the must-run feed of the grid (load_mw) balance in no way, whatever the sites take"
 
 
-def rules_without(names: Collection[str] = ()) -> list[Rule]:
-    """Return all rules of the site split but those named."""
-    return [rule for name, rule in RULES.items() if name not in names]
-
-
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
     """Let a site rule's rows in a split model be exceeded by `limit` each: `<rule>_<name>` of the block, or None."""
     rows = block.component(rule.name)
@@ -76,7 +71,7 @@ def build(
     sites where the caller knows a tighter bound than the rules give.
     """
     model = pyo.ConcreteModel()
-    rules = rules_without(without)
+    rules = [rule for name, rule in RULES.items() if name not in without]
     bounding = [rule for rule in rules if rule.name not in loose]
     total = site_rules.max_campus_modules(data, bounding, max_modules)
     other_mw = sum(max(0.0, node.load_mw) for node in data.grid.nodes)  # must-run feed left out

@@ -55,7 +55,7 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
     space: dict[str, Any] = {
         "candidate_sites": len(q.data.candidates),
-        "max_sites": max_sites(q.data, split_model.rules_without()),
+        "max_sites": max_sites(q.data, split_model.RULES.values()),
         "parts": sum(n for _, n in q.kinds),
         "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
         "pairs": len(q.data.pairs),
