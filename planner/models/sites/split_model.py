@@ -144,20 +144,16 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     rules = frozenset(smallest_conflict(conflicting, list(RULES)))
     if len(rules) == 1 and conflicting(frozenset()):
         rules = frozenset()
-    if deadline.passed:
-        return None
     # The set is judged again on its own: without any one rule a split exists.
-    for name in rules:
-        if deadline.passed or split(data, rules - {name}, within()).solution is None:
-            return None
+    if deadline.passed or any(split(data, rules - {name}, within()).solution is None for name in rules):
+        return None
     # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
     # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
     m, mark = build(data, without=set(RULES) - rules), ON_TRUST
     if options.solver != "highs" and not deadline.passed:
         from planner.solvers import cpsat
-        from planner.solvers.cpsat import restate
 
-        second = cpsat.run(restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
+        second = cpsat.run(cpsat.restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
         mark = CONFIRMED if second.infeasible else mark
     if mark == ON_TRUST and not deadline.passed and highs.refuted(m, time_limit=deadline.limit):
         mark = BOUNDED
@@ -194,12 +190,9 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
         """Return the most modules of one site alone under some rules, or as many as are enough; None: no answer."""
         Deadline().check()  # a signal ends it
         m = stated(rules, enough)
-        for other in data.candidates:
-            for var in (m.open[other], m.modules[other]):
-                if other == site:
-                    var.unfix()
-                else:
-                    var.fix(0)
+        for of_sites in (m.open, m.modules):
+            of_sites.fix(0)
+            of_sites[site].unfix()
         outcome = _run(m, options, absolute_gap=0.99)  # less than one module away is a proof
         if outcome.solution is None:
             return 0 if outcome.infeasible else None
