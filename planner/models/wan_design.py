@@ -181,22 +181,20 @@ def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
-    """Return the terms of each fibre edge's load by (edge, state): `normal`, or the cut edge whose traffic it takes."""
+    """Return the terms of each fibre edge's load by (edge, the cut edge whose traffic it takes; empty: none is cut)."""
     # Under protection a cut of any edge of the primary route, and no other, sends the traffic over the backup.
-    found: dict[tuple[str, str], list[Term]] = {}
-    states: dict[tuple[str, str], str | None] = {}
-    options = []
+    found, states, options = dict[tuple[str, str], list[Term]](), set[tuple[str, str]](), []
     for demand, own in data.options.items():
         for i, option in enumerate(own):
             cuts = data.fibre.cuts(option.primary) if data.wan.protection == "one_cut" else frozenset[str]()
-            states |= {(edge, "normal"): None for edge in option.primary}
-            states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
+            states |= {(edge, "") for edge in option.primary}
+            states |= {(edge, cut) for cut in cuts for edge in option.backup or ()}
             options.append((demand, i, option, cuts))
-    for edge, state in sorted(states):
+    # The order of rows decides between designs of equal cost; the normal state is in it by that name.
+    for edge, state in sorted(states, key=lambda row: (row[0], row[1] or "normal")):
         terms = found[edge, state] = list[Term]()
         for demand, i, option, cuts in options:
-            backed_up = states[edge, state] in cuts
-            route, rate = (option.backup, option.backup_gbps) if backed_up else (option.primary, option.gbps)
+            route, rate = (option.backup, option.backup_gbps) if state in cuts else (option.primary, option.gbps)
             if rate and edge in (route or ()):
                 terms.append((demand, i, rate))
     return found

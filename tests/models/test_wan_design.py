@@ -174,6 +174,16 @@ def test_free_fibre_takes_the_short_way() -> None:
     assert design.certificate.minimizes.startswith("wavelengths")
 
 
+def test_an_edge_may_have_any_name() -> None:
+    """One named as a state of the fibre is cut like any other, and its backup is lit."""
+    around = [edge("n0", "n1", 700), edge("n1", "n4", 700)]
+    designs = [
+        solved(fibre([edge("n0", "n4", 1000, id=name), *around], protection="one_cut")).solution
+        for name in ("direct", "normal")
+    ]
+    assert [sorted(e.wavelengths for e in design.edges) for design in designs] == [[1, 1, 1]] * 2
+
+
 def test_round_trips_of_places_that_exchange_nothing_are_known() -> None:
     """No demand and no form of exchange asks for the pair; its shortest route is there all the same."""
     apart = replace(asked(), exchanging=())
