@@ -190,8 +190,8 @@ def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
             states |= {(edge, "") for edge in option.primary}
             states |= {(edge, cut) for cut in cuts for edge in option.backup or ()}
             options.append((demand, i, option, cuts))
-    # The order of rows decides between designs of equal cost; the normal state is in it by that name.
-    for edge, state in sorted(states, key=lambda row: (row[0], row[1] or "normal")):
+    # The order of rows decides between designs of equal cost; the normal state is in it by that name, before an edge's.
+    for edge, state in sorted(states, key=lambda row: (row[0], row[1] or "normal", row[1])):
         terms = found[edge, state] = list[Term]()
         for demand, i, option, cuts in options:
             route, rate = (option.backup, option.backup_gbps) if state in cuts else (option.primary, option.gbps)
