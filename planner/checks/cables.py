@@ -167,8 +167,7 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     asked = sites.requirements(physics)
     if asked is not None:
         sync = [demand for demand in asked.demands.values() if demand.priority == 0 and site in (demand.a, demand.b)]
-        rtt_ms = asked.fibre.shortest_rtt_ms
-        return math.fsum(demand.gbps(rtt_ms(demand.a, demand.b)) / demand.factor for demand in sync)
+        return math.fsum(demand.gbps(asked.rtt_ms(demand.a, demand.b)) / demand.factor for demand in sync)
     size = wide_area.exchange_bytes(metrics.gradient_bytes_per_stage, len(training))
     exchange = size, sites.window_seconds(physics, layout, metrics)
     return transport.exchange_gbps(physics.wan, split.links, None, site, training, exchange)

@@ -186,6 +186,7 @@ class Requirements(NamedTuple):
     forms: tuple[wan.Form, ...]
     form: wan.Form | None
     demands: dict[tuple[str, str, str], Demand]
+    rtt_ms: wan.Rtt
 
     def stated(self, design: WanPlan) -> Iterator[tuple[str, WanDemand, Demand]]:
         """Yield each wide-area demand of a fibre design: its name in brackets, as stated, and as recomputed."""
@@ -221,13 +222,18 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
         if place.site.id in physics.replicas:
             groups.setdefault(place.authority.interconnection, []).append(place.site.id)
     net = wan.fibre_of(physics.wan, wan.places_of(physics.wan, places))
-    window, rtt_ms = window_seconds(physics, layout, metrics), net.shortest_rtt_ms
-    offered = wan.forms(groups, metrics.gradient_bytes_per_stage, rtt_ms)
-    form = wan.choose_form(physics.wan, offered, window, rtt_ms)
-    exchange = wan.sync_demands(physics.wan, form, window, rtt_ms)
+
+    def rtt(start: str, end: str) -> float:
+        routes = net.routes(min(start, end), max(start, end), 1)
+        return net.rtt_ms(routes[0]) if routes else math.inf
+
+    window = window_seconds(physics, layout, metrics)
+    offered = wan.forms(groups, metrics.gradient_bytes_per_stage, rtt)
+    form = wan.choose_form(physics.wan, offered, window, rtt)
+    exchange = wan.sync_demands(physics.wan, form, window, rtt)
     every = (*exchange, *wan.traffic_demands(physics.wan, sorted(places), net.node))
     demands = {(demand.name, demand.a, demand.b): demand for demand in every}
-    return Requirements(net, window, offered, form, demands)
+    return Requirements(net, window, offered, form, demands, rtt)
 
 
 def designed(physics: PlanPhysics) -> Violations:
@@ -251,11 +257,10 @@ def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Vi
     yield from figures("fastest_form", design, chosen)
     names = [sorted(form.name for form in forms) for forms in (design.forms, req.forms)]
     yield from must_be("fastest_form", "forms", *names)
-    rtt_ms = req.fibre.shortest_rtt_ms
-    need = wan.form_need_gbps(req.form, physics.wan, req.window_seconds, rtt_ms) if req.form else math.inf
+    need = wan.form_need_gbps(req.form, physics.wan, req.window_seconds, req.rtt_ms) if req.form else math.inf
     for form in req.forms:
-        rate = wan.form_need_gbps(form, physics.wan, req.window_seconds, rtt_ms)
-        took = wan.seconds(form, physics.wan, need, rtt_ms) if math.isfinite(need) else None
+        rate = wan.form_need_gbps(form, physics.wan, req.window_seconds, req.rtt_ms)
+        took = wan.seconds(form, physics.wan, need, req.rtt_ms) if math.isfinite(need) else None
         found = {"order": form.order, "link_gbps": rate if math.isfinite(rate) else None, "seconds": took}
         for stated in (other for other in design.forms if other.name == form.name):
             yield from figures(f"fastest_form[{form.name}]", stated, found)
@@ -266,7 +271,7 @@ def demands(_: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     yield from once("demands", "entries", ((own.name, own.a, own.b) for own in design.demands), req.demands)
     for name, demand, given in req.stated(design):
         rule, share = f"demands{name}", math.fsum(route.share for route in demand.routes)
-        rate = given.gbps(req.fibre.shortest_rtt_ms(demand.a, demand.b))
+        rate = given.gbps(req.rtt_ms(demand.a, demand.b))
         rate = rate if math.isfinite(rate) else given.gbps(0.0)
         yield from figures(rule, demand, {"priority": given.priority, "requested_gbps": rate})
         yield from at_most(rule, share, 1.0, "of the demand on its routes", "of it")
