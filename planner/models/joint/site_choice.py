@@ -123,7 +123,7 @@ class FibreDesigns:
                 request = WanRequest(sites=pair, exchanging=pair, exchange=exchange)
                 data = wan_design.gather(self.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
-                self.routes[pair] = data.fibre, options
+                self.routes[pair] = replace(data.fibre), options  # without its graph, which is large
             net, options = self.routes[pair]
             trip, least = self.data.wan.round_trips / 1e3, np.full(self._counts.shape, np.inf)
             for option in options:
@@ -187,7 +187,8 @@ class Sites:
     def pay(self, instance: Instance) -> None:
         """Set another budget and deadline for the site choice, keeping what it knows of grid and fibre."""
         self.instance = self.instance.replaced(limits=instance.limits)
-        self.data = replace(self.data, instance=self.instance)
+        years = {name: replace(year, instance=self.instance) for name, year in self.data.scenarios.items()}
+        self.data = replace(self.data, instance=self.instance, scenarios=years)
 
     @property
     def counts_power(self) -> bool:

@@ -298,7 +298,7 @@ class Contingencies:
         """Find lines above their ratings after a contingency: the worst, and at most a few of one monitored line."""
         rating_mw, overloads = self.topology.rating_mw, list[Overload]()
         limit = rating_mw * self.topology.network.circuits
-        for batch in self.batches():
+        for batch in self.batches() if len(limit) else ():
             source = (point if batch.unit else flow)[batch.lost]
             after = np.abs(flow[:, None] + batch.factor * source)
             rating = np.broadcast_to(limit[:, None], after.shape)
@@ -347,8 +347,9 @@ class Contingencies:
         injection, names = network.injection(point), list(network.nodes)
         for line in (line for line in self.lines if line in net.bridges):
             side, rest, dark_mw = self.split_by(line)
+            served = injection + dark_mw
             for needy in (side, rest):
-                short, plants_mw = -float((injection + dark_mw)[needy].sum()), float(available[needy].sum())
+                short, plants_mw = -float(served[needy].sum()), float(available[needy].sum())
                 if short <= TOLERANCE:
                     continue
                 by_node, cuts = np.zeros(net.nodes), list[tuple[str, Floats, float, float]]()

@@ -269,7 +269,7 @@ def interconnect(model: Any, data: SplitData) -> None:
     largest, n1 = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}, rule.reading != "capacity"
     corridors = {s: [data.corridors[name] for *_, name in data.graph.edges(s, keys=True)] for s in data.candidates}
     # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
-    rows = [(site, "standing") for site in corridors]
+    rows = [(site, "") for site in corridors]  # the existing one
     for site, lines in corridors.items():
         rows += [(site, line.id) for line in lines if n1 and line.id in new and line.rating_mw > largest[site]]
 
@@ -291,7 +291,7 @@ def interconnect(model: Any, data: SplitData) -> None:
             drawn += node.load_mw * model.open[site]
             if site in model.generated:  # under dc a node without plants has no variable
                 drawn -= model.generated[site]
-        if lost != "standing":
+        if lost:
             # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
             lost_mw += (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
         return rule.share * drawn <= existing + built + bought - lost_mw

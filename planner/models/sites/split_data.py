@@ -225,16 +225,20 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     return block
 
 
+def scenario_blocks(model: Any, data: SplitData) -> dict[str, tuple[Any, SplitData]]:
+    """Return the block of every grid scenario that counts in the split's model, with its data."""
+    return {name: (model.component(f"scenario_{name}"), year) for name, year in data.scenarios.items()}
+
+
 def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
     """List the model block and the data of each year of the split: the model's own, then those of the scenarios."""
-    return [(model, data), *((model.component(f"scenario_{name}"), year) for name, year in data.scenarios.items())]
+    return [(model, data), *scenario_blocks(model, data).values()]
 
 
 def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
     """Return the price in M$ of a year's energy in each scenario of the split that counts, and of curtailed work."""
     costs, curtailed_usd = dict[str, Any](), data.grid.rules.curtailment_usd_per_mwh
-    _, *of_scenarios = years(model, data)
-    for name, (block, year) in zip(data.scenarios, of_scenarios, strict=True):
+    for name, (block, year) in scenario_blocks(model, data).items():
         usd: Any = 0.0
         for site in data.candidates:
             drawn = load_mw(block, year, [site])

@@ -145,8 +145,11 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     if len(rules) == 1 and conflicting(frozenset()):
         rules = frozenset()
     # The set is judged again on its own: without any one rule a split exists.
-    if deadline.passed or any(split(data, rules - {name}, within()).solution is None for name in rules):
+    if deadline.passed:
         return None
+    for name in rules:
+        if deadline.passed or split(data, rules - {name}, within()).solution is None:
+            return None
     # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
     # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
     m, mark = build(data, without=set(RULES) - rules), ON_TRUST

@@ -195,7 +195,8 @@ class SiteFibre:
     edges: dict[str, Edge]
     node: dict[str, str]
     access: dict[str, Route]
-    trips: dict[Pair, float] = field(default_factory=dict)  # round trips between places, once worked out
+    # Of the shortest routes between places, once worked out.
+    trips_ms: dict[Pair, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def km(self, route: Route) -> float:
         """Compute the length of a fibre route, in km."""
@@ -256,9 +257,9 @@ class SiteFibre:
     def shortest_rtt_ms(self, one: str, other: str) -> float:
         """Compute the round trip over the shortest fibre route between two places; infinite without a route."""
         ends = min(one, other), max(one, other)
-        if ends not in self.trips:
-            self.trips[ends] = min(map(self.rtt_ms, self.routes(*ends, 1)), default=math.inf)
-        return self.trips[ends]
+        if ends not in self.trips_ms:
+            self.trips_ms[ends] = min(map(self.rtt_ms, self.routes(*ends, 1)), default=math.inf)
+        return self.trips_ms[ends]
 
 
 def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
@@ -314,7 +315,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> tuple[dict[Pair, float], fro
     import networkx as nx
 
     net = fibre_of(wan, places)
-    network = net.graph
+    network = net.graph.copy()
     distance = dict(nx.all_pairs_dijkstra_path_length(network, weight="km"))
     node = {name: ("node", node) for name, node in net.node.items()}
     access = {name: net.km(net.access[name]) for name in places}

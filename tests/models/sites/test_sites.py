@@ -163,10 +163,22 @@ def test_a_pin_is_kept(pins: dict[str, int], planned: set[int]) -> None:
     assert sum(got) == 7 if pins == {"sites.racks": 7} else got == planned
 
 
-@each("pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}])
+@each("pins", [
+    {"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}, {"sites.racks.E0": 0.0}
+])  # fmt: skip
 def test_pins_that_mean_nothing_are_named(pins: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(pins)).replace(".", r"\.")):
         load_instance(case(E0, pins=pins))
+
+
+@each("name", ["new", "standing"])
+def test_the_largest_circuit_is_lost_whatever_its_name(name: str) -> None:
+    """Beside two circuits of 3 MW one of 5 is built, and one of 3 is too dear: without the one of 5, 6 MW are left."""
+    new = [line("E0", "E1", id=name, rating_mw=5.0, capex_usd=1.0)]
+    new += [line("E0", "E1", id="dear", rating_mw=3.0, capex_usd=1e9)]
+    lines, nodes = [line("E0", "E1", rating_mw=3.0, circuits=2)], [node("E0"), node("E1", site=False)]
+    rules = rule("interconnect", reading="capacity_n1", share=1.0)
+    assert racks(case(*nodes, lines=lines, new_lines=new, rules=rules, limits={"budget_usd": 5e7})) == 6
 
 
 def test_two_lines_of_one_id_are_refused() -> None:
@@ -359,6 +371,7 @@ def test_a_cut_of_another_topology_forbids_nothing(seed: int) -> None:
         fed = network.available_mw * np.array([r.choice((0.0, r.random(), 1.0)) for _ in nodes])
         for cut in Contingencies(network, network.base).reserve_cuts(point):
             assert cut.values @ fed[cut.columns] - cut.upper <= cut.reach * fed.sum() + 1e-9
+            assert cut.values @ point[cut.columns] > cut.upper
             names.add(cut.name)
     assert {"reserve of E0,unit E0", "reserve of E0,unit E1", "reserve of E1,unit E0"} <= names
 

@@ -20,7 +20,16 @@ from planner.models.joint.site_choice import Sites, read_placed
 from planner.models.sites import split_model
 from planner.models.sites.grid_rules import columns
 from planner.models.sites.site_rules import max_sites
-from planner.models.sites.split_data import Pair, SplitData, gather, load_mw, scenario_musd, security_space, years
+from planner.models.sites.split_data import (
+    Pair,
+    SplitData,
+    gather,
+    load_mw,
+    scenario_blocks,
+    scenario_musd,
+    security_space,
+    years,
+)
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
@@ -132,7 +141,7 @@ def sites_plan(
         excess=tuple(sorted(excess, key=lambda x: x.rule)),
         scenarios={
             name: _scenario(block, data, year, racks, fabric_mw)
-            for name, (block, year) in zip(data.scenarios, years(m, data)[1:], strict=True)
+            for name, (block, year) in scenario_blocks(m, data).items()
         },
         certificate=certificate,
         **_dispatch(m, data),
@@ -191,7 +200,7 @@ def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
         weight = {scenario.name: scenario.weight for scenario in q.data.grid.scenarios}
         m.goal.set_value(sum(weight[name] * usd for name, usd in scenario_musd(m, q.data).items()))
         _solve(m, seed)
-        for block, _ in years(m, q.data)[1:]:
+        for block, _ in scenario_blocks(m, q.data).values():
             for x in (*block.modules.values(), *(block.component("extra_mw") or {}).values()):
                 x.setlb(max(x.value - 1e-7, 0.0))
     if q.data.network is None:
