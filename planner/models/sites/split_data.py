@@ -118,7 +118,8 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     graph.add_nodes_from(sorted(node.id for node in grid.nodes))
     graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
     pairs, disconnected = wan.reach(links, {site: (node.latitude, node.longitude) for site, node in candidates.items()})
-    pins = {path: racks for path, racks in sorted(instance.pins.items()) if path.startswith(RACKS_AT)}
+    pins = instance.pins
+    at_sites = {x.removeprefix(RACKS_AT): racks for x, racks in sorted(pins.items()) if x.startswith(RACKS_AT)}
     network = None
     if grid.rules.grid_model == "dc":
         module_mw = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
@@ -135,11 +136,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         corridors=corridors,
         pairs=pairs,
         disconnected=disconnected,
-        pins=Pins(
-            racks=instance.pins.get("sites.racks"),
-            max_sites=instance.pins.get("sites.max_sites"),
-            racks_by_site={path.removeprefix(RACKS_AT): racks for path, racks in pins.items()},
-        ),
+        pins=Pins(racks=pins.get("sites.racks"), max_sites=pins.get("sites.max_sites"), racks_by_site=at_sites),
         network=network,
     )
     counted = grid.scenarios if grid.rules.scenarios != "off" else ()

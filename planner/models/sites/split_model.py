@@ -238,7 +238,7 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
     data, pinned = gather(instance, SitesRequest()), "sites.racks"
     found = [_move(data, name, options) for name in rules if RULES[name].unit is not None]
     if "rtt" in rules:
-        limit = instance.grid.rules.max_rtt_ms or 0.0 if instance.grid else 0.0
+        limit = data.grid.rules.max_rtt_ms or 0.0
         trips = sorted({ms for p in data.pairs if (ms := data.rtt_ms(p)) > limit})
 
         def farther(ms: float) -> SplitData:

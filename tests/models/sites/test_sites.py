@@ -358,7 +358,7 @@ def test_a_smaller_smallest_site_would_do() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_cut_of_another_topology_forbids_nothing(seed: int) -> None:
-    """Of plants of one island, and of one that is alone in its own."""
+    """Of plants of one island, and of one that is alone in its own; also where the rule of generation is left out."""
     r, names = random.Random(seed), set[str]()
     for _ in range(50):
         mw = [r.uniform(1, 9) for _ in range(r.randint(2, 4))]
@@ -367,7 +367,7 @@ def test_a_cut_of_another_topology_forbids_nothing(seed: int) -> None:
         network = gather(case(*nodes, lines=wires, rules={"grid_model": "dc", "n1": "full"}), ANY).network
         assert network is not None
         point = np.zeros(network.at["extra"].stop)
-        point[network.at["generated"]] = network.available_mw * np.array([r.choice((0.5, 1.0)) for _ in nodes])
+        point[network.at["generated"]] = network.available_mw * np.array([r.choice((0.5, 1.0, 2.0)) for _ in nodes])
         fed = network.available_mw * np.array([r.choice((0.0, r.random(), 1.0)) for _ in nodes])
         for cut in Contingencies(network, network.base).reserve_cuts(point):
             assert cut.values @ fed[cut.columns] - cut.upper <= cut.reach * fed.sum() + 1e-9
