@@ -222,10 +222,9 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
         if place.site.id in physics.replicas:
             groups.setdefault(place.authority.interconnection, []).append(place.site.id)
     net = wan.fibre_of(physics.wan, wan.places_of(physics.wan, places))
-    graph = wan.graph(net)
 
     def rtt(start: str, end: str) -> float:
-        routes = wan.routes(net, graph, min(start, end), max(start, end), 1)
+        routes = net.routes(min(start, end), max(start, end), 1)
         return net.rtt_ms(routes[0]) if routes else math.inf
 
     window = window_seconds(physics, layout, metrics)

@@ -144,10 +144,7 @@ RATE = re.compile(r"(\d+)G-")  # at the head of the name of a transceiver or cab
 
 WHOLE: tuple[Check, str] = (lambda value: type(value) is int and value >= 1, "a whole number from 1")  # a bool is none
 NAME: tuple[Check, str] = (lambda value: isinstance(value, str) and bool(value), "the name of a switch")
-FROM_ZERO: tuple[Check, str] = (
-    lambda value: (value == 0 and not isinstance(value, bool)) or WHOLE[0](value),
-    "a whole number from 0",
-)
+FROM_ZERO: tuple[Check, str] = (lambda value: type(value) is int and value >= 0, "a whole number from 0")
 
 
 def _list_of(entry: Check) -> Check:
@@ -443,7 +440,7 @@ def grid_problems(grid: Grid) -> Iterator[str]:
         yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
     for path, corridor in corridors:
         yield from _end_problems(path, corridor.a, corridor.b, nodes)
-    yield from power_flow_gaps(grid)
+    yield from _power_flow_gaps(grid)
 
 
 def _corridors(grid: Grid) -> list[tuple[str, Line | NewLine]]:
@@ -451,7 +448,7 @@ def _corridors(grid: Grid) -> list[tuple[str, Line | NewLine]]:
     return [*own, *((f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines))]
 
 
-def power_flow_gaps(grid: Grid) -> Iterator[str]:
+def _power_flow_gaps(grid: Grid) -> Iterator[str]:
     """Yield complaints about figures that a grid lacks for the power flow that its rules need."""
     n1, model = grid.rules.n1, grid.rules.grid_model
     if n1 in ("node", "full") and model != "dc":

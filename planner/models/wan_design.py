@@ -9,7 +9,7 @@ least capital for that. Where all of it can be carried, one solve shows it.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,14 +65,13 @@ class WanData:
     form: Form | None
     demands: dict[str, Demand]
     options: dict[str, tuple[RouteOption, ...]]
-    rtt_ms: Callable[[str, str], float]  # on the shortest route between two places; infinite without a route
     priced: bool  # whether the fibre costs anything
     unit: float  # dollars, or wavelengths times km where nothing is priced, of one unit of the model's cost
 
     def requested_gbps(self, key: str) -> float:
         """Return the rate in Gbps of a WAN demand on its shortest route; without any wait where none is fast enough."""
         demand = self.demands[key]
-        rate = demand.gbps(self.rtt_ms(demand.a, demand.b))
+        rate = demand.gbps(self.fibre.shortest_rtt_ms(demand.a, demand.b))
         return rate if math.isfinite(rate) else demand.gbps(0.0)
 
     def max_wavelengths(self, edge: Edge) -> int:
@@ -90,19 +89,10 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         groups.setdefault(areas[nodes[site].balancing_authority], []).append(site)
     places = {site: (nodes[site].latitude, nodes[site].longitude) for site in request.sites}
     net = wan.fibre_of(links, wan.places_of(links, places))
-    graph = wan.graph(net)
-    trips: dict[tuple[str, str], float] = {}
-
-    def rtt(start: str, end: str) -> float:
-        ends = min(start, end), max(start, end)
-        if ends not in trips:
-            trips[ends] = min(map(net.rtt_ms, wan.routes(net, graph, *ends, 1)), default=math.inf)
-        return trips[ends]
-
-    window = request.exchange.window_seconds
-    forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
-    form = wan.choose_form(links, forms, window, rtt)
-    demands = [*wan.sync_demands(links, form, window, rtt)]
+    window, rtt_ms = request.exchange.window_seconds, net.shortest_rtt_ms
+    forms = wan.forms(groups, request.exchange.stage_bytes, rtt_ms)
+    form = wan.choose_form(links, forms, window, rtt_ms)
+    demands = [*wan.sync_demands(links, form, window, rtt_ms)]
     demands += wan.traffic_demands(links, request.sites, net.node)
     priced = any(any(edge.prices) for edge in net.edges.values())
     return WanData(
@@ -113,22 +103,21 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         forms=forms,
         form=form,
         demands={demand.key: demand for demand in demands},
-        options={demand.key: tuple(_options(links, grid, net, graph, demand)) for demand in demands},
-        rtt_ms=rtt,
+        options={demand.key: tuple(_options(grid, net, demand)) for demand in demands},
         priced=priced,
         unit=1e6 if priced else 1e3,
     )
 
 
-def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Demand) -> Iterator[RouteOption]:
+def _options(grid: Grid, net: SiteFibre, demand: Demand) -> Iterator[RouteOption]:
     """Yield the route options of a WAN demand: pairs of diverse routes under protection, else single routes."""
     # The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is
     # none.
-    pairs = wan.diverse(net, graph, demand.a, demand.b, links.routes)
+    pairs = net.diverse(demand.a, demand.b, net.wan.routes)
     limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
     candidates: list[tuple[Route, Route | None]] = [*pairs]
-    if links.protection != "one_cut":
-        near = wan.routes(net, graph, demand.a, demand.b, links.routes)
+    if net.wan.protection != "one_cut":
+        near = net.routes(demand.a, demand.b, net.wan.routes)
         candidates = [(route, None) for route in dict.fromkeys([*near, *(route for pair in pairs for route in pair)])]
     for primary, backup in candidates:
         trips = [net.rtt_ms(route) for route in (primary, backup) if route is not None]
@@ -192,22 +181,20 @@ def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
-    """Return the terms of each fibre edge's load by (edge, state): `normal`, or the cut edge whose traffic it takes."""
+    """Return the terms of each fibre edge's load by (edge, the cut edge whose traffic it takes; empty: none is cut)."""
     # Under protection a cut of any edge of the primary route, and no other, sends the traffic over the backup.
-    found: dict[tuple[str, str], list[Term]] = {}
-    states: dict[tuple[str, str], str | None] = {}
-    options = []
+    found, states, options = dict[tuple[str, str], list[Term]](), set[tuple[str, str]](), []
     for demand, own in data.options.items():
         for i, option in enumerate(own):
             cuts = data.fibre.cuts(option.primary) if data.wan.protection == "one_cut" else frozenset[str]()
-            states |= {(edge, "normal"): None for edge in option.primary}
-            states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
+            states |= {(edge, "") for edge in option.primary}
+            states |= {(edge, cut) for cut in cuts for edge in option.backup or ()}
             options.append((demand, i, option, cuts))
-    for edge, state in sorted(states):
+    # The order of rows decides between designs of equal cost; the normal state is in it by that name, before an edge's.
+    for edge, state in sorted(states, key=lambda row: (row[0], row[1] or "normal", row[1])):
         terms = found[edge, state] = list[Term]()
         for demand, i, option, cuts in options:
-            backed_up = states[edge, state] in cuts
-            route, rate = (option.backup, option.backup_gbps) if backed_up else (option.primary, option.gbps)
+            route, rate = (option.backup, option.backup_gbps) if state in cuts else (option.primary, option.gbps)
             if rate and edge in (route or ()):
                 terms.append((demand, i, rate))
     return found
@@ -247,10 +234,10 @@ def with_plan(
     )
     request = data.request
     size, window = request.exchange.stage_bytes, request.exchange.window_seconds
-    needs = {form: wan.form_need_gbps(form, data.wan, window, data.rtt_ms) for form in data.forms}
+    needs = {form: wan.form_need_gbps(form, data.wan, window, data.fibre.shortest_rtt_ms) for form in data.forms}
     rate, forms = needs[data.form] if data.form else math.inf, list[ExchangeForm]()
     for form, need in needs.items():
-        seconds = wan.seconds(form, data.wan, rate, data.rtt_ms) if math.isfinite(rate) else None
+        seconds = wan.seconds(form, data.wan, rate, data.fibre.shortest_rtt_ms) if math.isfinite(rate) else None
         link_gbps = need if math.isfinite(need) else None
         fields = {"name": form.name, "order": form.order, "link_gbps": link_gbps, "seconds": seconds}
         forms.append(ExchangeForm.model_validate(fields))
@@ -381,7 +368,7 @@ def _by_priority(model: Any, data: WanData, options: Options, deadline: Deadline
 
 def _no_route(data: WanData, demand: str) -> str:
     wanted = data.demands[demand]
-    rtt = data.rtt_ms(wanted.a, wanted.b)
+    rtt = data.fibre.shortest_rtt_ms(wanted.a, wanted.b)
     limit = data.grid.rules.max_rtt_ms
     if math.isinf(rtt):
         return f"{demand}: no fibre route"

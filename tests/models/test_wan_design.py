@@ -11,7 +11,7 @@ from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
 from planner.models import Options, WanRequest, wan_design
-from planner.models.wan_design import confirmed, gather
+from planner.models.wan_design import confirmed, gather, loads
 from planner.physics.site.wan import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.plan.plan_sections import WanPlan
@@ -174,13 +174,33 @@ def test_free_fibre_takes_the_short_way() -> None:
     assert design.certificate.minimizes.startswith("wavelengths")
 
 
+def test_an_edge_may_have_any_name() -> None:
+    """One named as a state of the fibre is cut like any other, and its backup is lit."""
+    around = [edge("n0", "n1", 700), edge("n1", "n4", 700)]
+    designs = [
+        solved(fibre([edge("n0", "n4", 1000, id=name), *around], protection="one_cut")).solution
+        for name in ("direct", "normal")
+    ]
+    assert [sorted(e.wavelengths for e in design.edges) for design in designs] == [[1, 1, 1]] * 2
+
+
+def test_loads_of_edges_are_in_one_order_whatever_their_names() -> None:
+    """The order of rows decides between designs of equal cost; that of a set differs from run to run."""
+    long = [edge(f"n{i}", f"n{i + 1}", 700) for i in range(4)]
+    data = gather(fibre([edge("n0", "n4", 1000, id="normal"), *long], protection="one_cut"), asked())
+    backup = ["E0-n1", "n1-n2", "n2-n3", "n3-W0"]
+    expected = [(e, state) for e in backup for state in ("", "normal")]
+    assert list(loads(data)) == [*expected, *(("normal", cut) for cut in backup if cut < "normal"), ("normal", "")]
+
+
 def test_round_trips_of_places_that_exchange_nothing_are_known() -> None:
     """No demand and no form of exchange asks for the pair; its shortest route is there all the same."""
     apart = replace(asked(), exchanging=())
     data = gather(fibre(SQUARE), apart)
     assert not data.demands and not data.forms
-    assert data.rtt_ms("E0", "W0") == data.rtt_ms("W0", "E0") == data.fibre.rtt_ms(("E0-n1", "n1-W0"))
-    assert math.isinf(gather(fibre(SQUARE[:1]), apart).rtt_ms("E0", "W0"))
+    there, back = data.fibre.shortest_rtt_ms("E0", "W0"), data.fibre.shortest_rtt_ms("W0", "E0")
+    assert there == back == data.fibre.rtt_ms(("E0-n1", "n1-W0"))
+    assert math.isinf(gather(fibre(SQUARE[:1]), apart).fibre.shortest_rtt_ms("E0", "W0"))
 
 
 def test_a_moment_is_enough_for_an_answer_or_none() -> None:

@@ -31,7 +31,7 @@ from planner.models.joint.strategy_space import DEFAULT_WAN, Floats, Ints
 from planner.models.joint.time_bounds import EPS
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.models.sites.split_model import build, penalty_musd, rules_without
+from planner.models.sites.split_model import RULES, build, penalty_musd
 from planner.models.wan_design import RouteOption
 from planner.physics.network import fabric_designs
 from planner.physics.site import cost
@@ -95,10 +95,9 @@ class FibreDesigns:
         # sites may be open.
         key = stage_bytes, max_rtt_ms
         if key not in self.tables:
-            open_sites = max_sites(self.data, rules_without())
-            barred = [r.excludes for r in rules_without()] if open_sites == 2 else []
+            barring = RULES.values() if max_sites(self.data, RULES.values()) == 2 else ()
             near = [p for p in self.pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
-            usable = [p for p in near if not any(excludes(self.data, p, 2) for excludes in barred)]
+            usable = [p for p in near if not any(rule.excludes(self.data, p, 2) for rule in barring)]
             none = np.full(self._counts.shape, np.inf)
             self.tables[key] = np.minimum.reduce([none, *(self.prices(p, stage_bytes) for p in usable)])
         return self.tables[key]
@@ -124,7 +123,7 @@ class FibreDesigns:
                 request = WanRequest(sites=pair, exchanging=pair, exchange=exchange)
                 data = wan_design.gather(self.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
-                self.routes[pair] = data.fibre, options
+                self.routes[pair] = replace(data.fibre), options  # without its graph, which is large
             net, options = self.routes[pair]
             trip, least = self.data.wan.round_trips / 1e3, np.full(self._counts.shape, np.inf)
             for option in options:
@@ -188,7 +187,8 @@ class Sites:
     def pay(self, instance: Instance) -> None:
         """Set another budget and deadline for the site choice, keeping what it knows of grid and fibre."""
         self.instance = self.instance.replaced(limits=instance.limits)
-        self.data = replace(self.data, instance=self.instance)
+        years = {name: replace(year, instance=self.instance) for name, year in self.data.scenarios.items()}
+        self.data = replace(self.data, instance=self.instance, scenarios=years)
 
     @property
     def counts_power(self) -> bool:
@@ -203,7 +203,7 @@ class Sites:
     @cached_property
     def max_open(self) -> int:
         """Most sites that the choice of sites may open."""
-        return max_sites(self.data, rules_without())
+        return max_sites(self.data, RULES.values())
 
     @property
     def min_open(self) -> int:
@@ -221,8 +221,7 @@ class Sites:
         """Bound the racks of each candidate site by each rule of sites alone that no penalty may break."""
         if self.data.grid.rules.soft:
             return np.full(len(self.data.candidates), MANY_RACKS)
-        rules = rules_without()
-        most = [max_site_modules(self.data, x, MANY_RACKS, rules) for x in self.data.candidates]
+        most = [max_site_modules(self.data, x, MANY_RACKS, RULES.values()) for x in self.data.candidates]
         return np.array(most, dtype=np.int64) * self.data.module_racks
 
     @cached_property
@@ -261,12 +260,12 @@ class Sites:
         `alone`: no other sites are open, so that pairs which a rule of the grid bars are left out. Where there are too
         many groups none is listed, and the km bound those of all.
         """
-        names, rules = {x: i for i, x in enumerate(self.data.candidates)}, rules_without()
+        names = {x: i for i, x in enumerate(self.data.candidates)}
         km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
         longest = max(self.rtts_ms, default=-math.inf)
         for p, length in self.data.pairs.items():
-            barred = p in self.data.disconnected or (alone and any(x.excludes(self.data, p, sites) for x in rules))
-            if not barred and self.data.rtt_ms(p) <= longest and set(p) <= set(names):
+            barred = alone and any(rule.excludes(self.data, p, sites) for rule in RULES.values())
+            if not barred and p not in self.data.disconnected and self.data.rtt_ms(p) <= longest:
                 i, j = names[p[0]], names[p[1]]
                 km[i, j] = km[j, i] = length
                 trips[i, j] = trips[j, i] = self.data.rtt_ms(p)
@@ -313,11 +312,10 @@ class Sites:
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks of any choice of sites with `rails` GPUs of each cabled, at the cheapest links and fibre."""
-        known = self.most.get(rails)
-        if known is not None:
-            return known
+        if rails in self.most:
+            return self.most[rails]
         h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_designs.min_uplinks(self.instance, rails)
-        most = max_campus_modules(self.data, rules_without())
+        most = max_campus_modules(self.data, RULES.values())
         joined_racks = fabric_designs.max_joined_racks(self.instance, rails)
         at_site = min(most, fabric_designs.joined_modules(self.instance, joined_racks))
         joined = {k: usd for k in range(self.max_open + 1) if math.isfinite(usd := self.min_joined_usd(k))}

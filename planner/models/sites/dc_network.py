@@ -19,7 +19,7 @@ The rule after a contingency, which the checker replays from the physics alone:
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -39,6 +39,7 @@ MAX_RATING_CUTS = 150  # in one round, over all years: more slow the LP down bef
 MIN_RATING_CUTS = 30  # of these for each year, so that many years do not starve each other
 N1_RULES = ("node", "full")  # those that follow flows after a contingency
 Condition = tuple[tuple[int, bool], ...]  # columns of binaries with the values at which a cut is valid
+CutKey = tuple[str, str, Condition]  # rule, name and condition, which tell a cut from all others
 # Minus the share of the rating that is exceeded, the line, the lost circuit or unit, whether it is a unit, the factor.
 Overload = tuple[float, int, int, bool, float]
 
@@ -61,14 +62,7 @@ class GridCut:
     def __post_init__(self, row: Floats) -> None:
         (self.columns,) = np.nonzero(np.abs(row) > 1e-12)
         self.values: Floats = row[self.columns]
-
-    @property
-    def key(self) -> "CutKey":
-        """Return the key that identifies this cut of the DC grid."""
-        return self.rule, self.name, self.condition
-
-
-CutKey = tuple[str, str, Condition]
+        self.key: CutKey = self.rule, self.name, self.condition
 
 
 @dataclass(kw_only=True)
@@ -98,7 +92,6 @@ class DcNetwork:
     effort: Counter[str] = field(default_factory=Counter)  # rounds of the search for cuts, and outages in one
     contingencies: dict[tuple[int, ...], Any] = field(default_factory=dict)  # by circuits built
     topologies: dict[tuple[int, ...], BuiltNetwork] = field(default_factory=dict)
-    of_years: dict[str, "DcNetwork"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         nodes = sorted(self.grid.nodes, key=lambda node: node.id)
@@ -112,21 +105,14 @@ class DcNetwork:
         apart = [corridor for corridor in self.corridors.values() if corridor.a != corridor.b]
         self.existing = [corridor for corridor in apart if isinstance(corridor, Line)]
         self.buildable = [corridor for corridor in apart if isinstance(corridor, NewLine)]
-        self.circuits_to_build = [(line.id, j) for line in self.buildable for j in range(line.max_circuits)]
-        ends_of = [(self.nodes[line.a], self.nodes[line.b]) for line in self.buildable]
-        circuits = np.array([line.max_circuits for line in self.buildable], dtype=np.int64)
-        self.corridor_of: Integers = np.repeat(np.arange(len(circuits)), circuits)
-        self.ends: Integers = np.array(ends_of, dtype=np.int64).reshape(-1, 2)[self.corridor_of]
-        sites, new = len(self.candidates), len(self.circuits_to_build)
+        to_build = [(line, j) for line in self.buildable for j in range(line.max_circuits)]
+        self.circuits_to_build = [(line.id, j) for line, j in to_build]
+        ends_of = [(self.nodes[line.a], self.nodes[line.b]) for line, _ in to_build]
+        self.ends: Integers = np.array(ends_of, dtype=np.int64).reshape(-1, 2)
+        sites, new = len(self.candidates), len(to_build)
         kinds = "generated", "modules", "open", "installed", "flow", "extra"
         ends = [0, *accumulate((len(nodes), sites, sites, new, new, sites))]
         self.at = {kind: slice(*places) for kind, places in zip(kinds, pairwise(ends), strict=True)}
-
-    def in_year(self, name: str, grid: Grid) -> "DcNetwork":
-        """Return the DC network with a scenario's figures, made once: its own cuts on the same topologies."""
-        if name not in self.of_years:
-            self.of_years[name] = replace(self, grid=grid, pool={}, contingencies={}, of_years={})
-        return self.of_years[name]
 
     @cached_property
     def base(self) -> BuiltNetwork:
@@ -141,8 +127,9 @@ class DcNetwork:
 
     def built(self, point: Floats) -> tuple[int, ...]:
         """Count the circuits built in each corridor of the DC network at a point whose integers are whole."""
-        total = np.bincount(self.corridor_of, point[self.at["installed"]], len(self.buildable))
-        return tuple(np.rint(total).astype(int).tolist())
+        installed = zip(self.circuits_to_build, point[self.at["installed"]].tolist(), strict=True)
+        count = Counter(corridor for (corridor, _), share in installed if share > 0.5)
+        return tuple(count[corridor.id] for corridor in self.buildable)
 
     def topology(self, built: tuple[int, ...]) -> BuiltNetwork:
         """Return the DC network with such counts of circuits built in each corridor, made once."""
@@ -243,19 +230,15 @@ class Contingencies:
         others = self.island_mw[net.island] - lost_mw
         self.others_mw: Floats = np.where(others > 1e-9, others, 0.0)
 
-    def sides(self, line: int) -> tuple[Integers, Integers]:
-        """Return the nodes on each side of a bridge, a corridor whose loss splits an island."""
-        net = self.topology.network
+    def split_by(self, line: int) -> tuple[Integers, Integers, Floats]:
+        """Return the nodes on each side of a bridge, whose loss splits an island, and the load in MW that goes dark."""
+        net, dark_mw = self.topology.network, np.zeros(self.topology.network.nodes)
         side = net.bridges[line]
-        return side, np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
-
-    def dark_load(self, line: int) -> Floats:
-        """Return the load in MW of each node that goes dark with a bridge's loss: that of a side without plants."""
-        load = np.zeros(self.topology.network.nodes)
-        for nodes in self.sides(line):
-            if self.network.available_mw[nodes].sum() <= 0:
-                load[nodes] = self.network.load_mw[nodes]
-        return load
+        rest = np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
+        for nodes in (side, rest):
+            if self.network.available_mw[nodes].sum() <= 0:  # a side without plants
+                dark_mw[nodes] = self.network.load_mw[nodes]
+        return side, rest, dark_mw
 
     def batches(self) -> Iterable[Batch]:
         """Return the outage factors of all contingencies in batches, computed anew where too many to store."""
@@ -290,10 +273,10 @@ class Contingencies:
     def _bridge_factors(self, line: int) -> Floats:
         """Compute each line's share of a lost bridge's flow after the contingency, plants responding on both sides."""
         net, available = self.topology.network, self.network.available_mw
-        side, rest = self.sides(line)
+        side, rest, dark_mw = self.split_by(line)
         response = np.zeros(net.nodes)
         # A side without plants loses its load instead: it fed nothing, and all that it drew came over the bridge.
-        weight = np.where(available > 0, available, self.dark_load(line))
+        weight = np.where(available > 0, available, dark_mw)
         # Where the part that goes dark nearly feeds itself, almost nothing comes over the bridge.
         if all(abs(weight[part].sum()) > 1e-3 * np.abs(weight[part]).sum() for part in (side, rest)):
             response[side] = weight[side] / weight[side].sum()
@@ -304,7 +287,7 @@ class Contingencies:
         return factor
 
     def _conditions(self, line: int, point: Floats) -> list[Condition]:
-        """Return when a contingency (a lost line) counts: always, or while a site at it is open; else nothing."""
+        """Return when a contingency counts: always, or while a site at the lost line is open; else nothing."""
         condition = self.topology.condition
         if self.sites_at is None:
             return [condition]
@@ -315,7 +298,7 @@ class Contingencies:
         """Find lines above their ratings after a contingency: the worst, and at most a few of one monitored line."""
         rating_mw, overloads = self.topology.rating_mw, list[Overload]()
         limit = rating_mw * self.topology.network.circuits
-        for batch in self.batches():
+        for batch in self.batches() if len(limit) else ():
             source = (point if batch.unit else flow)[batch.lost]
             after = np.abs(flow[:, None] + batch.factor * source)
             rating = np.broadcast_to(limit[:, None], after.shape)
@@ -327,7 +310,7 @@ class Contingencies:
             worst = excess.argmax(axis=0)
             for j in np.flatnonzero(excess[worst, np.arange(excess.shape[1])] > TOLERANCE):
                 i, lost = int(worst[j]), int(batch.lost[j])
-                if batch.unit or self._conditions(lost, point):
+                if self._conditions(lost, point):
                     overloads.append((-float(excess[i, j]), i, lost, batch.unit, float(batch.factor[i, j])))
         kept, count = list[Overload](), Counter[int]()
         for overload in sorted(overloads):
@@ -355,7 +338,7 @@ class Contingencies:
             name = f"{topology.lines[line]},{cause},{'+' if sign > 0 else '-'}"
             # Injections are within all generation and all load; a negative reactance may make more of them on a line.
             reach = 2 * float(np.abs(by_node).max(initial=1.0)) + abs(factor)
-            for condition in [topology.condition] if unit else self._conditions(lost, point):
+            for condition in self._conditions(lost, point):
                 yield GridCut("security", name, sign * row, upper, condition, reach)
 
     def island_cuts(self, point: Floats) -> Iterator[GridCut]:
@@ -363,7 +346,8 @@ class Contingencies:
         network, net, available = self.network, self.topology.network, self.network.available_mw
         injection, names = network.injection(point), list(network.nodes)
         for line in (line for line in self.lines if line in net.bridges):
-            served, (side, rest) = injection + self.dark_load(line), self.sides(line)
+            side, rest, dark_mw = self.split_by(line)
+            served = injection + dark_mw
             for needy in (side, rest):
                 short, plants_mw = -float(served[needy].sum()), float(available[needy].sum())
                 if short <= TOLERANCE:
@@ -392,30 +376,26 @@ class Contingencies:
         """Yield cuts that require the same share of each plant of an island as reserve, by its worst loss of a unit."""
         if not self.units:
             return
-        island, others, available = self.topology.network.island, self.others_mw, self.network.available_mw
-        generated, unit = point[self.network.at["generated"]], self.network.unit_share
-        for node in np.flatnonzero((unit * available > 0) & (others <= 0) & (generated > TOLERANCE)).tolist():
-            yield self.reserve_cut(node, None)
+        network, others, available = self.network, self.others_mw, self.network.available_mw
+        generated, unit, names = point[network.at["generated"]], network.unit_share, list(network.nodes)
+        # A plant alone in its island may not feed in, as none makes up for its unit.
+        alone = np.flatnonzero((unit * available > 0) & (others <= 0) & (generated > TOLERANCE)).tolist()
+        short: list[tuple[int, int]] = [(node, node) for node in alone]
         share = np.where(others > 0, unit * generated / np.where(others > 0, others, 1.0), 0.0)
-        for i in np.unique(island):
-            plants = np.flatnonzero((island == i) & (available > 0))
+        for i in np.unique(self.topology.network.island):
+            plants = np.flatnonzero((self.topology.network.island == i) & (available > 0))
             if len(plants):
                 worst = int(plants[share[plants].argmax()])
                 limit = available[plants] * (1 - share[worst]) * (1 + TOLERANCE) + TOLERANCE
-                for plant in plants[generated[plants] > limit].tolist():
-                    yield self.reserve_cut(plant, worst)
-
-    def reserve_cut(self, plant: int, lost: int | None) -> GridCut:
-        """Return the cut for a plant's reserve when another's unit is lost; one alone in its island may not feed in."""
-        network, names = self.network, list(self.network.nodes)
-        row = np.zeros(network.at["extra"].stop)
-        row[plant] = 1.0
-        upper, reach = 0.0, 1.0
-        if lost is not None:
-            row[lost] += float(network.available_mw[plant] * network.unit_share[lost] / self.others_mw[lost])
-            upper, reach = float(network.available_mw[plant]), 1.0 + float(row[lost])
-        name = f"reserve of {names[plant]},unit {names[plant if lost is None else lost]}"
-        return GridCut("security", name, row, upper, self.topology.condition, reach)
+                short += [(plant, worst) for plant in plants[generated[plants] > limit].tolist()]
+        for plant, lost in short:
+            row, upper, reach = np.zeros(network.at["extra"].stop), 0.0, 1.0
+            row[plant] = 1.0
+            if others[lost] > 0:
+                row[lost] += float(available[plant] * unit[lost] / others[lost])
+                upper, reach = float(available[plant]), 1.0 + float(row[lost])
+            name = f"reserve of {names[plant]},unit {names[lost]}"
+            yield GridCut("security", name, row, upper, self.topology.condition, reach)
 
 
 def _batched(items: list[int]) -> Iterator[list[int]]:
@@ -482,12 +462,3 @@ class LazyRows:
                 upper = cut.upper + big_m * sum(wanted for _, wanted in cut.condition)
                 rows.append(LazyRow(columns=at, values=np.concatenate([cut.values, signs]), upper=upper))
         return rows
-
-
-def security_space(network: DcNetwork) -> dict[str, int]:
-    """Count the rounds, cuts and outages of the search for lazy rows of a DC network, over all years."""
-    rules = [cut.rule for year in (network, *network.of_years.values()) for cut in year.pool.values()]
-    space = {"rounds": network.effort["rounds"], "rating_cuts": rules.count("rating")}
-    if network.grid.rules.n1 in N1_RULES:
-        space |= {"outages": network.effort["outages"], "outage_cuts": rules.count("security")}
-    return space

@@ -115,23 +115,18 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     """Bound the angle between the ends of each new grid corridor, in radians, by the ratings along a path."""
     # A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits
     # and through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
-    share = normal_share(data.grid) / BASE_MVA
-    graph = nx.Graph()
+    share, graph, bound = normal_share(data.grid) / BASE_MVA, nx.MultiGraph(), dict[str, float]()
     graph.add_nodes_from(network.nodes)
-    for corridor in network.existing:
-        across = share * corridor.rating_mw * abs(corridor.reactance_pu or 0.0)
-        known = graph.get_edge_data(corridor.a, corridor.b, {"across": across})
-        graph.add_edge(corridor.a, corridor.b, across=min(across, known["across"]))
-    bound, everywhere = {}, None
+    for line in network.existing:
+        graph.add_edge(line.a, line.b, across=share * line.rating_mw * abs(line.reactance_pu or 0.0))
+    everywhere = 0.0
+    if network.joins_islands:
+        tree = nx.minimum_spanning_edges(graph, weight="across", keys=False)
+        everywhere = sum(edge["across"] for *_, edge in tree)
+        everywhere += sum(share * line.rating_mw * (line.reactance_pu or 0.0) for line in network.buildable)
     for new in network.buildable:
-        if nx.has_path(graph, new.a, new.b):
-            bound[new.id] = float(nx.dijkstra_path_length(graph, new.a, new.b, weight="across"))
-            continue
-        if everywhere is None:
-            tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
-            joining = sum(share * line.rating_mw * (line.reactance_pu or 0.0) for line in network.buildable)
-            everywhere = sum(data["across"] for _, _, data in tree) + joining
-        bound[new.id] = everywhere
+        joined = nx.has_path(graph, new.a, new.b)
+        bound[new.id] = nx.dijkstra_path_length(graph, new.a, new.b, weight="across") if joined else everywhere
     return bound
 
 
@@ -239,16 +234,13 @@ def security(model: Any, data: SplitData) -> None:
     model.unit_reserve = pyo.Constraint(list(mw), rule=cover_unit)
 
 
-AFTER_OUTAGE = "flows after an outage must stay within ratings, and plants within what they can spare"
+def _security_sentence(data: SplitData) -> str:
+    after = "flows after an outage must stay within ratings, and plants within what they can spare"
+    return f'grid.rules.n1 "{data.grid.rules.n1}": {after}'
+
+
 GRID_RULES = (
     Rule(generation, _generation_sentence, "grid", yearly=True, unit="MW", max_modules=_generation_modules),
     Rule(rating, _rating_sentence, "grid", yearly=True, index_names=1, unit="MW"),
-    Rule(
-        security,
-        lambda data: f'grid.rules.n1 "{data.grid.rules.n1}": {AFTER_OUTAGE}',
-        "grid",
-        yearly=True,
-        unit="MW",
-        movable=False,
-    ),
+    Rule(security, _security_sentence, "grid", yearly=True),
 )

@@ -23,20 +23,18 @@ from planner.units import money
 class Rule:
     """A rule of the site split: its rows on a Pyomo block, the sentence that a conflict prints, and the bounds implied.
 
-    Each bound is from the rule alone, None or 1 if it has none; rules of the split do not limit what one node carries.
+    Each bound is from the rule alone, None if it has none; rules of the split do not limit what one node carries.
     """
 
     rows: Callable[[Any, SplitData], None]  # in MW, M$, modules, sites and 1000 m², as the component named as the rule
     sentence: Callable[[SplitData], str]  # what the rule asks for, in the instance's figures
     scope: Literal["site", "grid", "split"]  # one site, the power of any, or their relation to others and the request
     yearly: bool = False  # the rows are stated again for each scenario
-    index_names: int | None = None  # leading entries of a row's index that name it to the user (None: all)
-    unit: str | None = None  # of the limit in reports; None: the rows cannot be exceeded
+    index_names: int | None = None  # with a unit: leading entries of a row's index that name it (None: all)
+    unit: str | None = None  # of the limit, which may be soft, or moved by an explanation; None: neither
     scale: float = 1.0  # of these that one unit of the rows is
-    movable: bool = True  # with a unit: an explanation may ask by how much the limit must move
     max_modules: Callable[[SplitData], float | None] = lambda _: None  # of the campus
     max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None  # given those of the campus
-    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1  # given pinned racks and most open sites
     max_sites: Callable[[SplitData], int | None] = lambda _: None  # that are open
     # Whether no two sites of a pair may be open together, given the most open sites.
     excludes: Callable[[SplitData, Pair, int], bool] = lambda *_: False
@@ -73,6 +71,11 @@ def megawatts(value: float) -> str:
 def demand(model: Any, _: SplitData) -> None:
     """Require at least one module on the campus."""
     model.demand = pyo.Constraint(expr=sum(model.modules.values()) >= 1)
+
+
+def _demand_sentence(data: SplitData) -> str:
+    module = f"{data.module_racks} rack{'s' * (data.module_racks > 1)}"
+    return f"one module ({module}) needs {megawatts(data.module_mw)} at the grid"
 
 
 def pins(model: Any, data: SplitData) -> None:
@@ -180,7 +183,7 @@ def _one_site_each(data: SplitData, sites: int) -> bool:
     return split.enabled and sites == split.min_interconnections
 
 
-def _min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
+def min_site_modules(data: SplitData, racks: int, sites: int) -> int:
     """Bound from below an open site's modules by racks less others' largest shares, if each is alone in its area."""
     if not _one_site_each(data, sites):
         return 1
@@ -191,8 +194,7 @@ def _min_fault_split_modules(data: SplitData, racks: int, sites: int) -> int:
 def min_split_modules(data: SplitData, modules: int) -> int:
     """Bound from below the modules of all sites where one has `modules`, by the largest share of an interconnection."""
     split = data.grid.rules.fault_split
-    binds = split.enabled and "fault_split" not in data.grid.rules.soft
-    return math.ceil(modules / split.max_share - 1e-9) if binds else modules
+    return math.ceil(modules / split.max_share - 1e-9) if split.enabled else modules
 
 
 def _fault_split_sentence(data: SplitData) -> str:
@@ -215,11 +217,21 @@ def share_balance(model: Any, data: SplitData) -> None:
     model.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
 
 
+def _share_balance_sentence(data: SplitData) -> str:
+    ratio = data.grid.rules.share_balance.max_ratio
+    return f"grid.rules.share_balance wants no site more than {ratio:g} times the smallest"
+
+
 def min_site(model: Any, data: SplitData) -> None:
     """Require at least the minimum size of an open site: modules[s] >= minimum · open[s]."""
     minimum = data.grid.rules.min_site_modules
     sites = list(data.candidates) if minimum > 1 else []
     model.min_site = pyo.Constraint(sites, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
+
+
+def _min_site_sentence(data: SplitData) -> str:
+    minimum = data.grid.rules.min_site_modules
+    return f"a site holds {minimum} modules at least ({megawatts(minimum * data.module_mw)})"
 
 
 def area(model: Any, data: SplitData) -> None:
@@ -255,36 +267,34 @@ def interconnect(model: Any, data: SplitData) -> None:
     model.built = pyo.Var(list(new), domain=pyo.Binary)
     model.building = pyo.Constraint(list(new), rule=lambda m, k: m.circuits[k] <= new[k] * m.built[k])
     largest, n1 = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}, rule.reading != "capacity"
-    drawn, carried, rows = dict[str, Any](), dict[str, Any](), list[tuple[str, str]]()
-    for site, node in data.candidates.items():
+    corridors = {s: [data.corridors[name] for *_, name in data.graph.edges(s, keys=True)] for s in data.candidates}
+    # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
+    rows = [(site, "") for site in corridors]  # the existing one
+    for site, lines in corridors.items():
+        rows += [(site, line.id) for line in lines if n1 and line.id in new and line.rating_mw > largest[site]]
+
+    def row(model: Any, site: str, lost: str) -> Any:
         # All circuits of a site: existing, built, and bought as an upgrade.
-        corridors = [data.corridors[name] for *_, name in data.graph.edges(site, keys=True)]
-        existing = sum(line.rating_mw * line.circuits for line in corridors if isinstance(line, Line))
+        node, lines, lost_mw = data.candidates[site], corridors[site], largest[site] if n1 else 0.0
+        existing = sum(line.rating_mw * line.circuits for line in lines if isinstance(line, Line))
         if rule.reading == "explicit":
             # The node's figure is that of its existing circuits without the largest of them.
             existing = (node.interconnect_mw or 0.0) + largest[site]
         bought = node.upgrade.step_mw * model.steps[site] if node.upgrade else 0.0
-        built = sum(line.rating_mw * model.circuits[line.id] for line in corridors if line.id in new)
-        carried[site] = existing + built + bought
+        built = sum(line.rating_mw * model.circuits[line.id] for line in lines if line.id in new)
         # All of its load counts, or what its own plants do not feed; at most 0 if closed.
-        drawn[site] = load_mw(model, data, [site])
+        drawn = load_mw(model, data, [site])
         if rule.reading == "import_share" and data.grid.rules.grid_model == "none":
             # Without flows the node's own plants feed its site first.
-            drawn[site] += (node.load_mw - node.generation_mw) * model.open[site]
+            drawn += (node.load_mw - node.generation_mw) * model.open[site]
         elif rule.reading == "import_share":
-            drawn[site] += node.load_mw * model.open[site]
+            drawn += node.load_mw * model.open[site]
             if site in model.generated:  # under dc a node without plants has no variable
-                drawn[site] -= model.generated[site]
-        # Which circuit is the largest depends on the corridors that are built: there is a row for each that could be.
-        rows.append((site, "standing"))
-        rows += [(site, line.id) for line in corridors if n1 and line.id in new and line.rating_mw > largest[site]]
-
-    def row(model: Any, site: str, lost: str) -> Any:
-        lost_mw: Any = largest[site] if n1 else 0.0
-        if lost != "standing":
+                drawn -= model.generated[site]
+        if lost:
             # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
-            lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
-        return rule.share * drawn[site] <= carried[site] - lost_mw
+            lost_mw += (data.corridors[lost].rating_mw - largest[site]) * model.built[lost]
+        return rule.share * drawn <= existing + built + bought - lost_mw
 
     model.interconnect = pyo.Constraint(sorted(rows), rule=row)
 
@@ -406,14 +416,7 @@ def _wan_capacity_sentence(data: SplitData) -> str:
 
 # Those that say most to the user first.
 SITE_RULES = (
-    Rule(
-        demand,
-        lambda data: (
-            f"one module ({data.module_racks} rack{'s' * (data.module_racks > 1)}) needs "
-            f"{megawatts(data.module_mw)} at the grid"
-        ),
-        "split",
-    ),
+    Rule(demand, _demand_sentence, "split"),
     Rule(
         pins,
         _pins_sentence,
@@ -451,13 +454,9 @@ SITE_RULES = (
         fault_split,
         _fault_split_sentence,
         "split",
-        index_names=1,
-        unit="modules",
-        movable=False,
         max_site_modules=lambda data, _, modules: (
             data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
         ),
-        min_site_modules=_min_fault_split_modules,
         excludes=lambda data, pair, sites: (
             _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
         ),
@@ -466,23 +465,9 @@ SITE_RULES = (
         interconnect, _interconnect_sentence, "site", index_names=1, unit="MW", max_site_modules=_interconnect_modules
     ),
     Rule(area, _area_sentence, "site", unit="m2", scale=1e3, max_site_modules=max_cooled_modules),
-    Rule(
-        min_site,
-        lambda data: (
-            f"a site holds {(n := data.grid.rules.min_site_modules)} modules at least ({megawatts(n * data.module_mw)})"
-        ),
-        "split",
-        unit="modules",
-    ),
+    Rule(min_site, _min_site_sentence, "split", unit="modules"),
     Rule(ready, _ready_sentence, "site"),
-    Rule(
-        share_balance,
-        lambda data: (
-            f"grid.rules.share_balance wants no site more than {data.grid.rules.share_balance.max_ratio:g} "
-            "times the smallest"
-        ),
-        "split",
-    ),
+    Rule(share_balance, _share_balance_sentence, "split"),
     Rule(rtt, _rtt_sentence, "split", excludes=_too_far),
     Rule(wan_capacity, _wan_capacity_sentence, "split"),
 )

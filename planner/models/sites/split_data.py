@@ -4,21 +4,21 @@ A scenario is the split's data with other headroom, generation and prices, state
 split runs whole in each. Expected: a site may run less in a scenario, at the price of the curtailed work.
 """
 
-import difflib
+from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import networkx as nx
 import pyomo.core as pyo
 
 from planner.errors import InputError
-from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
+from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode, Scenario
 from planner.instance.hardware import Hardware
-from planner.instance.instance import Instance, power_flow_gaps
+from planner.instance.instance import RACKS_AT, Instance
 from planner.instance.network import Wan
 from planner.models import SitesRequest
-from planner.models.sites.dc_network import DcNetwork
+from planner.models.sites.dc_network import N1_RULES, DcNetwork
 from planner.physics.site import cost, wan
 
 Pair = tuple[str, str]
@@ -50,6 +50,8 @@ class SplitData:
     disconnected: frozenset[Pair]  # that the fibre cannot join
     pins: Pins
     network: DcNetwork | None = None  # under the grid model dc
+    # By name, of scenarios that count: this data with their figures of areas and nodes in place of the grid's.
+    scenarios: "dict[str, SplitData]" = field(default_factory=dict)
 
     @property
     def module_racks(self) -> int:
@@ -99,40 +101,30 @@ class SplitData:
 
 
 def gather(instance: Instance, request: SitesRequest) -> SplitData:
-    """Gather the data of a site split from an instance; refuse one with which the rules cannot be stated."""
-    grid = instance.grid
+    """Gather the data of a site split from a loaded instance; refuse one without the figures that a rule needs."""
+    grid, links = instance.grid, instance.wan or Wan()
     if grid is None:
         raise InputError("grid: missing; a site split needs balancing_authorities and nodes")
-    candidates = _candidates(grid)
-    if not candidates:
-        raise InputError('grid.nodes: no node may hold a site; set "site": true on one at least')
     if grid.rules.interconnect.enabled and grid.rules.interconnect.reading == "explicit":
         for i, node in enumerate(grid.nodes):
             if node.site and node.interconnect_mw is None:
                 remedy = 'give it, set "site": false, or choose the reading "capacity_n1"'
                 need = f"missing for {node.id!r}; the explicit interconnect rule needs it"
                 raise InputError(f"grid.nodes[{i}].interconnect_mw: {need}: {remedy}")
-    gaps = list(power_flow_gaps(grid))
-    if gaps:
-        raise InputError("\n".join(gaps))
-    by_id: dict[str, Line | NewLine] = {}
-    given: dict[str, tuple[Line | NewLine, ...]] = {"lines": grid.lines, "new_lines": grid.new_lines}
-    for name, lines in given.items():
-        for i, line in enumerate(lines):
-            if line.id in by_id:
-                other = "is the id of another line; give each line and new line its own"
-                raise InputError(f"grid.{name}[{i}].id: {line.id!r} {other}")
-            by_id[line.id] = line
-    corridors, graph = dict(sorted(by_id.items())), nx.MultiGraph()
+    candidates = _candidates(grid)
+    lines: list[Line | NewLine] = [*grid.lines, *grid.new_lines]
+    corridors = {line.id: line for line in sorted(lines, key=lambda line: line.id)}
+    graph = nx.MultiGraph()
     graph.add_nodes_from(sorted(node.id for node in grid.nodes))
     graph.add_edges_from((corridor.a, corridor.b, corridor.id) for corridor in corridors.values())
-    links = instance.wan or Wan()
     pairs, disconnected = wan.reach(links, {site: (node.latitude, node.longitude) for site, node in candidates.items()})
+    pins = instance.pins
+    at_sites = {x.removeprefix(RACKS_AT): racks for x, racks in sorted(pins.items()) if x.startswith(RACKS_AT)}
     network = None
     if grid.rules.grid_model == "dc":
         module_mw = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
         network = DcNetwork(grid=grid, corridors=corridors, candidates=list(candidates), module_mw=module_mw)
-    return SplitData(
+    data = SplitData(
         instance=instance,
         request=request,
         grid=grid,
@@ -144,27 +136,32 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         corridors=corridors,
         pairs=pairs,
         disconnected=disconnected,
-        pins=_pins(instance.pins, list(candidates)),
+        pins=Pins(racks=pins.get("sites.racks"), max_sites=pins.get("sites.max_sites"), racks_by_site=at_sites),
         network=network,
     )
+    counted = grid.scenarios if grid.rules.scenarios != "off" else ()
+    by_name = sorted(counted, key=lambda scenario: scenario.name)
+    return replace(data, scenarios={scenario.name: _in_scenario(data, scenario) for scenario in by_name})
 
 
 def _candidates(grid: Grid) -> dict[str, PowerNode]:
     return {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
 
 
-def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
-    known = ["sites.racks", "sites.max_sites", *(f"sites.racks.{site}" for site in candidates)]
-    own = {path: value for path, value in sorted(pins.items()) if path == "sites" or path.startswith("sites.")}
-    for path, value in own.items():
-        if path not in known:
-            nearest = difflib.get_close_matches(path, known, 1, 0.0)[0]
-            raise InputError(f"pins[{path!r}]: no such decision; the nearest is {nearest!r}")
-        minimum = 0 if path.startswith("sites.racks.") else 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise InputError(f"pins[{path!r}]: must be a whole number of at least {minimum} (is {value!r})")
-    by_site = {path.removeprefix("sites.racks."): item for path, item in own.items() if path.startswith("sites.racks.")}
-    return Pins(racks=own.get("sites.racks"), max_sites=own.get("sites.max_sites"), racks_by_site=by_site)
+def _in_scenario(data: SplitData, scenario: Scenario) -> SplitData:
+    """Return the split's data with a grid scenario's figures in place of the grid's; its cuts are its own."""
+    areas = {
+        area.id: area.replaced(
+            headroom_mw=scenario.headroom_mw.get(area.id, area.headroom_mw),
+            energy_usd_per_mwh=scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh),
+        )
+        for area in data.authorities.values()
+    }
+    feed = scenario.generation_mw
+    nodes = tuple(node.replaced(generation_mw=feed.get(node.id, node.generation_mw)) for node in data.grid.nodes)
+    grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=nodes, scenarios=())
+    network = None if data.network is None else replace(data.network, grid=grid, pool={}, contingencies={})
+    return replace(data, grid=grid, candidates=_candidates(grid), authorities=areas, network=network)
 
 
 def rack_musd(data: SplitData) -> float:
@@ -207,31 +204,6 @@ def energy_musd(model: Any, data: SplitData) -> Any:
     return sum(data.energy_musd(site) * model.modules[site] for site in data.candidates)
 
 
-def scenarios(data: SplitData) -> dict[str, SplitData]:
-    """Return the split's data of all grid scenarios that count, by name: their figures in place of the grid's."""
-    by_name: dict[str, SplitData] = {}
-    counted = data.grid.scenarios if data.grid.rules.scenarios != "off" else ()
-    for scenario in sorted(counted, key=lambda scenario: scenario.name):
-        areas = {
-            area.id: area.replaced(
-                headroom_mw=scenario.headroom_mw.get(area.id, area.headroom_mw),
-                energy_usd_per_mwh=scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh),
-            )
-            for area in data.authorities.values()
-        }
-        feed = scenario.generation_mw
-        nodes = tuple(node.replaced(generation_mw=feed.get(node.id, node.generation_mw)) for node in data.grid.nodes)
-        grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=nodes, scenarios=())
-        by_name[scenario.name] = replace(
-            data,
-            grid=grid,
-            candidates=_candidates(grid),
-            authorities=areas,
-            network=None if data.network is None else data.network.in_year(scenario.name, grid),
-        )
-    return by_name
-
-
 def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     """Add the block of a grid scenario to the split's model, with the modules that sites run and the same circuits."""
     block, sites, robust = pyo.Block(), list(data.candidates), data.grid.rules.scenarios == "robust"
@@ -252,7 +224,7 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
 
 def scenario_blocks(model: Any, data: SplitData) -> dict[str, tuple[Any, SplitData]]:
     """Return the block of every grid scenario that counts in the split's model, with its data."""
-    return {name: (model.component(f"scenario_{name}"), year) for name, year in scenarios(data).items()}
+    return {name: (model.component(f"scenario_{name}"), year) for name, year in data.scenarios.items()}
 
 
 def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
@@ -271,3 +243,15 @@ def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
             usd += cost.energy_usd_per_year(load_mw(model, data, [site]) - drawn, curtailed_usd)
         costs[name] = usd / 1e6
     return costs
+
+
+def security_space(data: SplitData) -> dict[str, int]:
+    """Count the rounds, cuts and outages of the search for lazy rows of the split's DC networks, over all years."""
+    networks = [year.network for year in (data, *data.scenarios.values()) if year.network is not None]
+    if not networks:
+        return {}
+    rules, effort = Counter(cut.rule for network in networks for cut in network.pool.values()), networks[0].effort
+    space = {"rounds": effort["rounds"], "rating_cuts": rules["rating"]}
+    if data.grid.rules.n1 in N1_RULES:
+        space |= {"outages": effort["outages"], "outage_cuts": rules["security"]}
+    return space

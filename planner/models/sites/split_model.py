@@ -18,7 +18,7 @@ from planner.models import NodeLoad, Options, Relaxation, SitesRequest
 from planner.models.sites import grid_rules, site_rules
 from planner.models.sites.dc_network import LazyRows
 from planner.models.sites.site_rules import Rule
-from planner.models.sites.split_data import SplitData, add_block, gather, scenarios, years
+from planner.models.sites.split_data import SplitData, add_block, gather, years
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, remembered, smallest_conflict
@@ -34,11 +34,6 @@ _ROUNDING = 1e-6  # of a module
 NO_BALANCE = "the loads and the must-run feed of the grid (load_mw) balance in no way, whatever the sites take"
 
 
-def rules_without(names: Collection[str] = ()) -> list[Rule]:
-    """Return all rules of the site split but those named."""
-    return [rule for name, rule in RULES.items() if name not in names]
-
-
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
     """Let a site rule's rows in a split model be exceeded by `limit` each: `<rule>_<name>` of the block, or None."""
     rows = block.component(rule.name)
@@ -46,12 +41,8 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
         return None
     excess = pyo.Var(sorted({rule.label(i) for i in rows}), domain=pyo.NonNegativeReals, bounds=(0, limit))
     block.add_component(f"{rule.name}_{name}", excess)
-    for index, row in rows.items():
-        by = excess[rule.label(index)]
-        if row.upper is not None:
-            row.set_value((None, row.body - by, row.upper))
-        else:
-            row.set_value((row.lower, row.body + by, None))
+    for index, row in rows.items():  # each `body <= upper`, as those of all rules with a unit
+        row.set_value((None, row.body - excess[rule.label(index)], row.upper))
     return excess
 
 
@@ -80,7 +71,7 @@ def build(
     sites where the caller knows a tighter bound than the rules give.
     """
     model = pyo.ConcreteModel()
-    rules = rules_without(without)
+    rules = [rule for name, rule in RULES.items() if name not in without]
     bounding = [rule for rule in rules if rule.name not in loose]
     total = site_rules.max_campus_modules(data, bounding, max_modules)
     other_mw = sum(max(0.0, node.load_mw) for node in data.grid.nodes)  # must-run feed left out
@@ -94,7 +85,7 @@ def build(
         rule.rows(model, data)
     for name, soft in sorted(data.grid.rules.soft.items()):
         loosen(model, RULES[name], soft.max_excess / RULES[name].scale)
-    for name, year in scenarios(data).items():
+    for name, year in data.scenarios.items():
         block = add_block(model, year, name, total)
         grid_rules.power_balance(block, year, max_load_mw, bounded=bounded)
         for rule in reversed(rules):
@@ -111,10 +102,10 @@ def build(
 
 def _decisions(model: Any, data: SplitData, rules: list[Rule], sites: int | None, total: int) -> None:
     """Create a split's decisions, and tie modules to open sites: min · open[s] <= modules[s] <= max · open[s]."""
-    minimum, racks = 1, data.pins.racks if any(rule.rows is site_rules.pins for rule in rules) else None
-    if racks is not None:  # the racks in all are known
+    minimum, racks, names = 1, data.pins.racks, {rule.name for rule in rules}
+    if racks is not None and {"pins", "fault_split"} <= names:  # the racks in all are known
         most = site_rules.max_sites(data, rules) if sites is None else sites
-        minimum = max(rule.min_site_modules(data, racks, most) for rule in rules)
+        minimum = site_rules.min_site_modules(data, racks, most)
     maximum = {s: site_rules.max_site_modules(data, s, total, rules) for s in data.candidates}
     candidates = list(data.candidates)
     model.open = pyo.Var(candidates, domain=pyo.Binary)
@@ -153,9 +144,9 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     rules = frozenset(smallest_conflict(conflicting, list(RULES)))
     if len(rules) == 1 and conflicting(frozenset()):
         rules = frozenset()
+    # The set is judged again on its own: without any one rule a split exists.
     if deadline.passed:
         return None
-    # The set is judged again on its own: without any one rule a split exists.
     for name in rules:
         if deadline.passed or split(data, rules - {name}, within()).solution is None:
             return None
@@ -164,9 +155,8 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     m, mark = build(data, without=set(RULES) - rules), ON_TRUST
     if options.solver != "highs" and not deadline.passed:
         from planner.solvers import cpsat
-        from planner.solvers.cpsat import restate
 
-        second = cpsat.run(restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
+        second = cpsat.run(cpsat.restate(m), time_limit=deadline.limit, seed=options.seed, threads=options.threads)
         mark = CONFIRMED if second.infeasible else mark
     if mark == ON_TRUST and not deadline.passed and highs.refuted(m, time_limit=deadline.limit):
         mark = BOUNDED
@@ -203,12 +193,9 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
         """Return the most modules of one site alone under some rules, or as many as are enough; None: no answer."""
         Deadline().check()  # a signal ends it
         m = stated(rules, enough)
-        for other in data.candidates:
-            for var in (m.open[other], m.modules[other]):
-                if other == site:
-                    var.unfix()
-                else:
-                    var.fix(0)
+        for of_sites in (m.open, m.modules):
+            of_sites.fix(0)
+            of_sites[site].unfix()
         outcome = _run(m, options, absolute_gap=0.99)  # less than one module away is a proof
         if outcome.solution is None:
             return 0 if outcome.infeasible else None
@@ -249,9 +236,9 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
     """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each."""
     data, pinned = gather(instance, SitesRequest()), "sites.racks"
-    found = [_move(data, name, options) for name in rules if RULES[name].unit is not None and RULES[name].movable]
+    found = [_move(data, name, options) for name in rules if RULES[name].unit is not None]
     if "rtt" in rules:
-        limit = instance.grid.rules.max_rtt_ms or 0.0 if instance.grid else 0.0
+        limit = data.grid.rules.max_rtt_ms or 0.0
         trips = sorted({ms for p in data.pairs if (ms := data.rtt_ms(p)) > limit})
 
         def farther(ms: float) -> SplitData:

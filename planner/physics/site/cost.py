@@ -135,11 +135,6 @@ def years_of(days: float) -> float:
     return days * HOURS_PER_DAY / HOURS_PER_YEAR
 
 
-def energy_mwh(mw: float, years: float) -> float:
-    """Compute the energy in MWh of a constant draw in MW over years."""
-    return mw * HOURS_PER_YEAR * years
-
-
 def replacements(years: float, life_years: float | None, year: float = math.inf) -> int:
     """Count the replacements of a run's purchase within `years`, or before the end of a year of them, from 0.
 
@@ -221,7 +216,7 @@ def run_section(
     for name, load in sorted(mw.items()):
         priced = operation if grid is None else areas.get(authority.get(name, ""))
         price, carbon = (None, None) if priced is None else (priced.energy_usd_per_mwh, priced.carbon_kg_per_mwh)
-        mwh = energy_mwh(load, years)
+        mwh = load * HOURS_PER_YEAR * years
         sites[name] = SiteRun(
             facility_mw=load,
             energy_mwh=mwh,
@@ -231,7 +226,7 @@ def run_section(
         )
     yearly: dict[str, float] = {}  # by part; parts whose price is unknown are left out
     if all(site.usd_per_mwh is not None for site in sites.values()):
-        yearly["energy"] = sum(energy_mwh(site.facility_mw, 1.0) * (site.usd_per_mwh or 0.0) for site in sites.values())
+        yearly["energy"] = sum(energy_usd_per_year(x.facility_mw, x.usd_per_mwh or 0.0) for x in sites.values())
     if operation.maintenance_share_per_year is not None:
         yearly["maintenance"] = operation.maintenance_share_per_year * sum(item.usd for item in bought)
     if operation.staff_usd_per_year is not None:
@@ -241,7 +236,7 @@ def run_section(
     for year in range(min(MAX_YEARS, math.ceil(years - ROUNDING))):
         part = min(1.0, years - year)
         spent = {name: usd * part for name, usd in yearly.items()} | _replaced_usd(bought, years, year - 1, year)
-        by_year.append(YearRun(years=part, energy_mwh=energy_mwh(power, part), usd=spent))
+        by_year.append(YearRun(years=part, energy_mwh=power * HOURS_PER_YEAR * part, usd=spent))
     usd = {"capital": sum(bill.capex_usd.values())} | {name: each * years for name, each in yearly.items()}
     usd |= _replaced_usd(bought, years, -1, math.inf)
     total, carbons = sum(usd.values()), [site.carbon_tonnes for site in sites.values()]

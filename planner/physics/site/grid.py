@@ -74,16 +74,12 @@ class PowerNetwork:
 
     @cached_property
     def island(self) -> Integers:
-        """Return the number of the grid island of each node; islands are numbered in the order of their first nodes."""
+        """Return the number of the grid island that each node is in."""
         from scipy import sparse
         from scipy.sparse.csgraph import connected_components
 
         joined = sparse.coo_matrix((np.ones(len(self.a)), (self.a, self.b)), shape=(self.nodes, self.nodes))
-        _, labels = connected_components(joined, directed=False)
-        _, first = np.unique(labels, return_index=True)
-        rank = np.empty(len(first), dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))
-        return np.asarray(rank[labels], dtype=np.int64)
+        return np.asarray(connected_components(joined, directed=False)[1], dtype=np.int64)
 
     @cached_property
     def _factor(self) -> tuple[Integers, Any]:

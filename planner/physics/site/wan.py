@@ -1,11 +1,13 @@
 """The wide area between sites: distance, wavelengths, the gradient exchange, and the fibre that carries demands."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations, islice, pairwise, permutations
 from typing import Any
 
+from planner.instance.instance import SYNC
 from planner.instance.network import FibreEdge, Wan
 from planner.physics import tick
 
@@ -185,7 +187,7 @@ class Edge:
     cut: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SiteFibre:
     """The fibre that some sites can use; `node` is the fibre node of each, reached by `access`: one edge, or none."""
 
@@ -193,6 +195,8 @@ class SiteFibre:
     edges: dict[str, Edge]
     node: dict[str, str]
     access: dict[str, Route]
+    # Of the shortest routes between places, once worked out.
+    trips_ms: dict[Pair, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def km(self, route: Route) -> float:
         """Compute the length of a fibre route, in km."""
@@ -205,6 +209,57 @@ class SiteFibre:
     def cuts(self, route: Route) -> frozenset[str]:
         """Return the edges of a fibre route that one cut can take out."""
         return frozenset(name for name in route if self.edges[name].cut)
+
+    @cached_property
+    def graph(self) -> Any:
+        """Return fibre edges that may be cut as a graph, each through its own vertex, so parallel ones stay apart."""
+        import networkx as nx
+
+        network = nx.Graph()
+        network.add_nodes_from(("node", node) for node in sorted(set(self.node.values())))
+        for edge in self.edges.values():
+            if edge.cut:
+                network.add_edge(("node", edge.a), ("edge", edge.id), km=edge.route_km / 2)
+                network.add_edge(("edge", edge.id), ("node", edge.b), km=edge.route_km / 2)
+        return network
+
+    def routes(self, one: str, other: str, count: int, cut: Collection[str] = ()) -> list[Route]:
+        """Return the `count` shortest fibre routes of two sites without `cut` edges, access included (Yen 1971)."""
+        import networkx as nx
+
+        network, start, end = self.graph, ("node", self.node[one]), ("node", self.node[other])
+        if cut:
+            network = network.copy()
+            network.remove_nodes_from([("edge", name) for name in cut])
+        paths: Iterable[Sequence[tuple[str, str]]] = ()
+        if start == end:
+            paths = ([start],)
+        elif nx.has_path(network, start, end):
+            paths = nx.shortest_simple_paths(network, start, end, weight="km")
+        return [self._along(one, other, path) for path in islice(paths, count)]
+
+    def _along(self, start: str, end: str, path: Sequence[tuple[str, str]]) -> Route:
+        return (*self.access[start], *(name for kind, name in path if kind == "edge"), *self.access[end])
+
+    def diverse(self, start: str, end: str, count: int) -> list[tuple[Route, Route]]:
+        """Return pairs of the `count` shortest fibre routes that share no edge that may be cut; else any such pair."""
+        import networkx as nx
+
+        near = self.routes(start, end, count)
+        pairs = [(first, second) for first in near for second in near if not self.cuts(first) & self.cuts(second)]
+        pairs += [(first, second) for first in near for second in self.routes(start, end, 1, self.cuts(first))]
+        ends = ("node", self.node[start]), ("node", self.node[end])
+        if not pairs and near and nx.edge_connectivity(self.graph, *ends) > 1:
+            two = [self._along(start, end, path) for path in nx.edge_disjoint_paths(self.graph, *ends, cutoff=2)]
+            pairs = [(first, second) for first in two for second in two if first != second]
+        return list(dict.fromkeys(pairs))
+
+    def shortest_rtt_ms(self, one: str, other: str) -> float:
+        """Compute the round trip over the shortest fibre route between two places; infinite without a route."""
+        ends = min(one, other), max(one, other)
+        if ends not in self.trips_ms:
+            self.trips_ms[ends] = min(map(self.rtt_ms, self.routes(*ends, 1)), default=math.inf)
+        return self.trips_ms[ends]
 
 
 def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
@@ -242,53 +297,6 @@ def _edge(wan: Wan, edge: FibreEdge, start: Place, end: Place, *, cut: bool = Tr
     )
 
 
-def graph(fibre: SiteFibre) -> Any:
-    """Return the fibre edges that may be cut as a graph, each through its own vertex, so parallel ones stay apart."""
-    import networkx as nx
-
-    network = nx.Graph()
-    network.add_nodes_from(("node", node) for node in sorted(set(fibre.node.values())))
-    for edge in fibre.edges.values():
-        if edge.cut:
-            network.add_edge(("node", edge.a), ("edge", edge.id), km=edge.route_km / 2)
-            network.add_edge(("edge", edge.id), ("node", edge.b), km=edge.route_km / 2)
-    return network
-
-
-def routes(fibre: SiteFibre, network: Any, one: str, other: str, count: int) -> list[Route]:
-    """Return the `count` shortest fibre routes between two sites with their access, shortest first (Yen 1971)."""
-    import networkx as nx
-
-    start, end = ("node", fibre.node[one]), ("node", fibre.node[other])
-    paths: Iterable[Sequence[tuple[str, str]]] = ()
-    if start == end:
-        paths = ([start],)
-    elif nx.has_path(network, start, end):
-        paths = nx.shortest_simple_paths(network, start, end, weight="km")
-    return [_route(fibre, one, other, path) for path in islice(paths, count)]
-
-
-def _route(fibre: SiteFibre, start: str, end: str, path: Sequence[tuple[str, str]]) -> Route:
-    return (*fibre.access[start], *(name for kind, name in path if kind == "edge"), *fibre.access[end])
-
-
-def diverse(fibre: SiteFibre, network: Any, start: str, end: str, count: int) -> list[tuple[Route, Route]]:
-    """Return pairs of the `count` shortest fibre routes without a shared edge that may be cut; else any such pair."""
-    import networkx as nx
-
-    near = routes(fibre, network, start, end, count)
-    pairs = [(first, second) for first in near for second in near if not fibre.cuts(first) & fibre.cuts(second)]
-    for first in near:
-        rest = network.copy()
-        rest.remove_nodes_from([("edge", edge) for edge in fibre.cuts(first)])
-        pairs += [(first, second) for second in routes(fibre, rest, start, end, 1)]
-    ends = ("node", fibre.node[start]), ("node", fibre.node[end])
-    if not pairs and near and nx.edge_connectivity(network, *ends) > 1:
-        two = [_route(fibre, start, end, path) for path in nx.edge_disjoint_paths(network, *ends, cutoff=2)]
-        pairs = [(first, second) for first in two for second in two if first != second]
-    return list(dict.fromkeys(pairs))
-
-
 def reach(wan: Wan, places: Mapping[str, Place]) -> tuple[dict[Pair, float], frozenset[Pair]]:
     """Compute the fibre route in km between every two places, and the pairs that no exchange can span.
 
@@ -307,7 +315,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> tuple[dict[Pair, float], fro
     import networkx as nx
 
     net = fibre_of(wan, places)
-    network = graph(net)
+    network = net.graph.copy()
     distance = dict(nx.all_pairs_dijkstra_path_length(network, weight="km"))
     node = {name: ("node", node) for name, node in net.node.items()}
     access = {name: net.km(net.access[name]) for name in places}
@@ -328,18 +336,14 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
     if not wan.fibre_edges:
         return flat
     net = fibre_of(wan, ends)
-    network = graph(net)
     if wan.protection == "one_cut":
-        lit = [set(first) | set(second) for first, second in diverse(net, network, start, other, wan.routes)]
+        lit = [{*first, *second} for first, second in net.diverse(start, other, wan.routes)]
     else:
-        lit = [set(route) for route in routes(net, network, start, other, wan.routes)]
+        lit = [{*route} for route in net.routes(start, other, wan.routes)]
     prices = []
     for own in ([net.edges[name].prices for name in sorted(one)] for one in lit):
         prices.append((math.fsum(pair_usd for pair_usd, _ in own), math.fsum(wavelength for _, wavelength in own)))
     return min(prices, key=lambda price: price[0] + wan.max_wavelengths_per_pair * price[1], default=flat)
-
-
-SYNC = "sync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,6 +164,13 @@ def test_units(unit: float | None, most: int) -> None:
     assert racks(case(*nodes, lines=lines, rules={"grid_model": "dc", "n1": "full"})) == {"E0": most}
 
 
+def test_outages_of_a_grid_without_lines() -> None:
+    """A site fed by its own plants alone keeps a reserve for the largest unit: of two of 2 MW the half."""
+    assert racks(
+        case(node("E0", generation_mw=4.0, largest_unit_mw=2.0), rules={"grid_model": "dc", "n1": "full"})
+    ) == {"E0": 2}
+
+
 @each(("lines", "new", "built", "most"), [
     ([], {"rating_mw": 4.0, "max_circuits": 2, "reactance_pu": 0.01, "capex_usd": 1e5}, [("k", 2)], 8),
     ([wire("E0", "E1")], {"rating_mw": 1.0, "reactance_pu": 0.001, "capex_usd": 0.0}, [], 10),
@@ -228,7 +235,7 @@ def test_the_rule_that_shuts_a_split_out_is_named() -> None:
 ])  # fmt: skip
 def test_what_a_power_flow_needs_is_named(rules: dict[str, Any], lines: list[dict[str, Any]], path: str) -> None:
     with pytest.raises(InputError, match=path):
-        solved(case(node("E0"), node("E1"), lines=lines, rules=rules))
+        load_instance(case(node("E0"), node("E1"), lines=lines, rules=rules))
 
 
 # The checker

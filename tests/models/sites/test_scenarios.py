@@ -17,6 +17,7 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
+from planner.models.joint.site_choice import Sites
 from planner.models.sites import site_rules
 from planner.models.sites import split_model as sites
 from planner.models.sites.split_data import gather
@@ -158,6 +159,12 @@ def test_a_robust_split_runs_whole_in_every_year() -> None:
     assert plan.sites is not None and plan.sites.scenarios["dry"].running_mw == {"E0": 4.0, "W0": 1.0}
     stops = {x.node: x.stopped_by for x in sites.largest_loads(dry("robust"), OPTIONS)}
     assert stops == {"E0": ("generation",), "W0": ("generation",)}
+
+
+def test_another_budget_is_that_of_every_year() -> None:
+    own = Sites(instance=dry("robust"))
+    own.pay(dry("robust").replaced(limits__budget_usd=5e6))
+    assert [year.instance.limits.budget_usd for year in (own.data, own.data.scenarios["dry"])] == [5e6, 5e6]
 
 
 def test_an_expected_split_may_run_less_in_a_dry_year() -> None:

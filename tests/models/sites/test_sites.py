@@ -23,6 +23,7 @@ from planner.models.sites.split_data import gather
 from planner.models.sites.split_model import RULES, conflict
 from planner.models.sites.split_model import split as split_under
 from planner.plan.certificate import CONFIRMED
+from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
 SPLIT = 19  # A random case with two sites and flows.
@@ -162,24 +163,36 @@ def test_a_pin_is_kept(pins: dict[str, int], planned: set[int]) -> None:
     assert sum(got) == 7 if pins == {"sites.racks": 7} else got == planned
 
 
-@each("pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}])
+@each("pins", [
+    {"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}, {"sites.racks.E0": 0.0}
+])  # fmt: skip
 def test_pins_that_mean_nothing_are_named(pins: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(pins)).replace(".", r"\.")):
-        solved(case(E0, pins=pins))
+        load_instance(case(E0, pins=pins))
+
+
+@each("name", ["new", "standing"])
+def test_the_largest_circuit_is_lost_whatever_its_name(name: str) -> None:
+    """Beside two circuits of 3 MW one of 5 is built, and one of 3 is too dear: without the one of 5, 6 MW are left."""
+    new = [line("E0", "E1", id=name, rating_mw=5.0, capex_usd=1.0)]
+    new += [line("E0", "E1", id="dear", rating_mw=3.0, capex_usd=1e9)]
+    lines, nodes = [line("E0", "E1", rating_mw=3.0, circuits=2)], [node("E0"), node("E1", site=False)]
+    rules = rule("interconnect", reading="capacity_n1", share=1.0)
+    assert racks(case(*nodes, lines=lines, new_lines=new, rules=rules, limits={"budget_usd": 5e7})) == 6
 
 
 def test_two_lines_of_one_id_are_refused() -> None:
     new = [{"id": "E0-E1", "a": "E0", "b": "E1", "rating_mw": 1.0, "capex_usd": 1.0}]
     with pytest.raises(InputError, match=r"grid\.new_lines\[0\]\.id"):
-        solved(case(E0, node("E1"), lines=[line("E0", "E1")], new_lines=new))
+        load_instance(case(E0, node("E1"), lines=[line("E0", "E1")], new_lines=new))
 
 
 def test_one_line_given_twice_is_refused() -> None:
-    """The same object in both places too, as `replaced` may put it there."""
+    """The same object in both places too."""
     once = case(E0, FAR, lines=[line("E0", "E1")])
     twice = once.replaced(grid=once.grid.replaced(lines=(*once.grid.lines, *once.grid.lines)))
-    with pytest.raises(InputError, match=r"grid\.lines\[1\]\.id: 'E0-E1' is the id of another line"):
-        gather(twice, ANY)
+    with pytest.raises(InputError, match=r"grid\.lines\[1\]\.id: 'E0-E1' is already that of grid\.lines\[0\]"):
+        load_instance(twice)
 
 
 # What comes back
@@ -345,17 +358,22 @@ def test_a_smaller_smallest_site_would_do() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_cut_of_another_topology_forbids_nothing(seed: int) -> None:
-    r = random.Random(seed)
+    """Of plants of one island, and of one that is alone in its own; also where the rule of generation is left out."""
+    r, names = random.Random(seed), set[str]()
     for _ in range(50):
         mw = [r.uniform(1, 9) for _ in range(r.randint(2, 4))]
         nodes = [node(f"E{i}", generation_mw=x, largest_unit_mw=x * r.choice((0.3, 1.0))) for i, x in enumerate(mw)]
-        wires = [line("E0", x["id"], reactance_pu=0.01) for x in nodes[1:]]
+        wires = [line("E0", x["id"], reactance_pu=0.01) for x in nodes[1:] if r.random() < 0.8]
         network = gather(case(*nodes, lines=wires, rules={"grid_model": "dc", "n1": "full"}), ANY).network
         assert network is not None
-        plant, lost = r.sample(range(len(nodes)), 2)
-        row = Contingencies(network, network.base).reserve_cut(plant, r.choice((None, lost)))
+        point = np.zeros(network.at["extra"].stop)
+        point[network.at["generated"]] = network.available_mw * np.array([r.choice((0.5, 1.0, 2.0)) for _ in nodes])
         fed = network.available_mw * np.array([r.choice((0.0, r.random(), 1.0)) for _ in nodes])
-        assert row.values @ fed[row.columns] - row.upper <= row.reach * fed.sum() + 1e-9
+        for cut in Contingencies(network, network.base).reserve_cuts(point):
+            assert cut.values @ fed[cut.columns] - cut.upper <= cut.reach * fed.sum() + 1e-9
+            assert cut.values @ point[cut.columns] > cut.upper
+            names.add(cut.name)
+    assert {"reserve of E0,unit E0", "reserve of E0,unit E1", "reserve of E1,unit E0"} <= names
 
 
 UPGRADE = {"step_mw": 3.0, "max_steps": 2, "capex_usd": 1e6, "lead_months": 1.0}

@@ -166,7 +166,7 @@ def test_routes_are_the_shortest_of_all_paths(seed: int) -> None:
     net = wan.fibre_of(w, NEAR)
     expected = [("A access", *p, "E access") for p in walked(w, "a", "e")]
     for count in (1, 3, 99):
-        assert wan.routes(net, wan.graph(net), "A", "E", count) == expected[:count]
+        assert net.routes("A", "E", count) == expected[:count]
     for route in expected:
         lit = math.fsum(e.route_km for e in w.fibre_edges if e.name in route)
         assert net.km(route) == pytest.approx(lit + access_km("A", "a") + access_km("E", "e"))
@@ -181,7 +181,7 @@ def test_diverse_pairs_share_no_edge(seed: int, count: int) -> None:
     # With each of the shortest paths that has any partner there is the shortest one.
     w = drawn(seed)
     net = wan.fibre_of(w, NEAR)
-    found = wan.diverse(net, wan.graph(net), "A", "E", count)
+    found = net.diverse("A", "E", count)
     every = [("A access", *p, "E access") for p in walked(w, "a", "e")]
     apart = {(p, q) for p in every for q in every if not set(p[1:-1]) & set(q[1:-1])}
     assert set(found) <= apart and bool(found) == bool(apart)
@@ -197,8 +197,8 @@ def test_two_routes_are_found_that_the_shortest_hides() -> None:
     """The shortest path a-b-d-e uses both ways: without its edges nothing is left, yet a-b-e and a-d-e hold."""
     w = wide([("a", "b", 1), ("b", "d", 1), ("d", "e", 1), ("b", "e", 50), ("a", "d", 50)])
     net = wan.fibre_of(w, NODES)
-    assert wan.routes(net, wan.graph(net), "a", "e", 1) == [("0", "1", "2")]
-    assert set(wan.diverse(net, wan.graph(net), "a", "e", 1)) == {
+    assert net.routes("a", "e", 1) == [("0", "1", "2")]
+    assert set(net.diverse("a", "e", 1)) == {
         (("0", "3"), ("4", "2")),
         (("4", "2"), ("0", "3")),
     }
@@ -207,9 +207,9 @@ def test_two_routes_are_found_that_the_shortest_hides() -> None:
 def test_no_two_routes_over_a_bridge() -> None:
     """Every route from a to e goes over the only edge to e; nor has a place without a route any pair."""
     net = wan.fibre_of(wide([("a", "b", 1), ("a", "b", 2), ("b", "e", 3)]), NODES)
-    assert wan.diverse(net, wan.graph(net), "a", "e", 9) == []
-    assert wan.diverse(net, wan.graph(net), "a", "b", 1) != []
-    assert wan.diverse(net, wan.graph(net), "a", "c", 9) == wan.routes(net, wan.graph(net), "a", "c", 9) == []
+    assert net.diverse("a", "e", 9) == []
+    assert net.diverse("a", "b", 1) != []
+    assert net.diverse("a", "c", 9) == net.routes("a", "c", 9) == []
 
 
 def test_two_sites_at_one_node() -> None:
@@ -217,8 +217,8 @@ def test_two_sites_at_one_node() -> None:
     net = wan.fibre_of(wide([("a", "b", 1)]), places)
     assert net.node == {"A": "a", "B": "a"}
     alone = ("A access", "B access")
-    assert wan.routes(net, wan.graph(net), "A", "B", 3) == [alone]
-    assert wan.diverse(net, wan.graph(net), "A", "B", 3) == [(alone, alone)]
+    assert net.routes("A", "B", 3) == [alone]
+    assert net.diverse("A", "B", 3) == [(alone, alone)]
     assert net.cuts(alone) == frozenset()
 
 

@@ -18,10 +18,18 @@ from planner.models.joint.shapes.site_milp import fabric_mw, set_values, stated,
 from planner.models.joint.shapes.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.site_choice import Sites, read_placed
 from planner.models.sites import split_model
-from planner.models.sites.dc_network import security_space
 from planner.models.sites.grid_rules import columns
 from planner.models.sites.site_rules import max_sites
-from planner.models.sites.split_data import Pair, SplitData, gather, load_mw, scenario_blocks, scenario_musd, years
+from planner.models.sites.split_data import (
+    Pair,
+    SplitData,
+    gather,
+    load_mw,
+    scenario_blocks,
+    scenario_musd,
+    security_space,
+    years,
+)
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
@@ -56,7 +64,7 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
     bound = value if proof.proved else None if proof.bound is None else min(proof.bound, value)
     space: dict[str, Any] = {
         "candidate_sites": len(q.data.candidates),
-        "max_sites": max_sites(q.data, split_model.rules_without()),
+        "max_sites": max_sites(q.data, split_model.RULES.values()),
         "parts": sum(n for _, n in q.kinds),
         "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
         "pairs": len(q.data.pairs),
@@ -64,8 +72,7 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
         "designs": sites.fibre.solved,
         "questions": sites.solved,
     }
-    if q.data.network is not None:
-        space |= security_space(q.data.network)
+    space |= security_space(q.data)
     words = {"formulation": SITES_FORMULATION, "minimizes": SITES_MINIMIZES, "given": given}
     outcome = replace(proof.with_solution(placed), objective=value, bound=bound)
     certificate = outcome.certificate(**words, seed=sites.seed, space=space)
