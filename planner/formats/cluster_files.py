@@ -148,17 +148,14 @@ def read_states(path: str | Path) -> NodeStates:
         state = max(_meaning(str(word), str(path), where) for word in words)
         for name in hostlists.names(where, hosts) if isinstance(hosts, str) else hosts:
             worst[name] = max(state, worst.get(name, FREE))
-    free, busy, down = (frozenset(node for node in worst if worst[node] == kind) for kind in (FREE, BUSY, DOWN))
-    found = NodeStates(free=free, busy=busy, down=down)
-    if data is None:
-        return found
     if not worst:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
-    listed = data.get("sinfo") or data.get("nodes") or ()
+    free, busy, down = (frozenset(node for node in worst if worst[node] == kind) for kind in (FREE, BUSY, DOWN))
+    listed = () if data is None else data.get("sinfo") or data.get("nodes") or ()
     # Fields that decide a node's jobs are reported where nodes differ.
     differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
     note = f"{NOT_MODELLED}{', '.join(f'{key} (nodes differ)' for key in differ)}" if differ else None
-    return found.replaced(note=note)
+    return NodeStates(free=free, busy=busy, down=down, note=note)
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:

@@ -298,9 +298,8 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
         for row in generators.rows:
             units[row.text(plant_of)].append(row.number(rating, low=0))
     state, region = table.find("state", "State"), table.find("nerc", "nerc_region", "NERC Region")
-    plants = []
-    for name, row in sorted(by_name(table.rows, key, "plant").items()):
-        plant = Plant(
+    plants = [
+        Plant(
             id=name,
             name=row.text(called),
             state=row.cells[state] if state else "",
@@ -311,7 +310,8 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
             authority=row.cells[authority],
             region=row.cells[region] if region else "",
         )
-        plants.append(plant)
+        for name, row in sorted(by_name(table.rows, key, "plant").items())
+    ]
     if not plants:
         raise InputError(f"{table.file}: has no plants below its header; add rows")
     return plants
