@@ -167,9 +167,10 @@ def temporary_name(path: Path) -> Path:
     return path.parent / f".{path.name}.{os.getpid()}"
 
 
-def unwritable(path: Path, error: OSError) -> InputError:
-    """Return the InputError that a file cannot be written."""
-    return InputError(f"{path}: cannot be written ({error.strerror}); choose another place")
+def unwritable(path: Path, error: OSError, fallback: Path | None = None) -> InputError:
+    """Return the InputError that a file cannot be written; `fallback` has its content instead."""
+    remedy = f"its content is in {fallback}" if fallback else "choose another place"
+    return InputError(f"{path}: cannot be written ({error.strerror}); {remedy}")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -209,9 +210,7 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
                     os.close(descriptor)
     except OSError as error:
         _remove(temporary_name(target))  # first, as the disk may be full
-        fallback = write_fallback(target, pieces)
-        remedy = f"its content is in {fallback}" if fallback else "choose another place"
-        raise InputError(f"{path}: cannot be written ({error.strerror}); {remedy}") from None
+        raise unwritable(path, error, write_fallback(target, pieces)) from None
     finally:
         _remove(temporary_name(target))
 

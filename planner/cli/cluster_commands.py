@@ -11,7 +11,7 @@ from typer import Argument, Exit
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError, hint
-from planner.files import read_json
+from planner.files import read_json, read_text
 from planner.solvers.signals import uninterrupted
 from planner.units import counted
 
@@ -87,7 +87,7 @@ def place(
     """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
         import planner.scheduling.cluster_session
-        from planner.formats.cluster_files import WRITERS, read_topology
+        from planner.formats.cluster_files import WRITERS, topology_note, topology_of
 
     console.require_choice("--format", form, PLACED_FORMATS)
     job, running, by_step = given.job, given.running, search.objective != "locality"
@@ -104,8 +104,9 @@ def place(
         wanted: Job | Path = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node)
     else:  # by step time it is a plan, read whole
         wanted = job if by_step else read_job(job, given.gpus_per_node)
-    cluster = read_topology(given.topology, keys=given.label or (), name=given.topology_name)
-    busy = _nodes_in_use(cluster, given)
+    text = read_text(given.topology)
+    cluster = topology_of(text, given.topology, keys=given.label or (), name=given.topology_name)
+    busy = _nodes_in_use(cluster, given, topology_note(text))
     if running is not None:
         from planner.scheduling.cluster_changes import replace_in_files
 
@@ -137,12 +138,12 @@ def place(
     raise Exit(ExitCode.INTERRUPTED if placement.stopped == "interrupted" else ended)
 
 
-def _nodes_in_use(cluster: "Topology", given: PlacedJob) -> list[str]:
-    """Return a cluster's nodes in use, by name and state, read once; print which items of the files are ignored."""
+def _nodes_in_use(cluster: "Topology", given: PlacedJob, topology_note: str | None) -> list[str]:
+    """Return a cluster's nodes in use, by name and state, read once; print the topology's note and the states'."""
     from planner.cluster import read_hosts
-    from planner.formats.cluster_files import read_states, states_on, topology_note
+    from planner.formats.cluster_files import read_states, states_on
 
-    notes = [(given.topology, topology_note(given.topology))]
+    notes = [(given.topology, topology_note)]
     found = read_hosts(given.busy, "--busy") if given.busy else []
     if given.state is not None:
         states = read_states(given.state)

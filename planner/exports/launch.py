@@ -419,7 +419,7 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
 
 
 def launch_file(run: LaunchRun, framework: str) -> str:
-    """Write a run's file in which a framework finds the layout, for Megatron a script. InputError: it has no choice."""
+    """Write a run's file for a framework, for Megatron a script. InputError: the framework cannot be told a choice."""
     if run.software.activation_offload:  # else they would stay on the GPU
         key = "workload.software.activation_offload"
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"

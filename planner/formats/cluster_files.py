@@ -74,8 +74,11 @@ def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str 
 
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
     """Return a cluster's topology from a file, by Kubernetes' `keys`, leaf first, or the `name` in a topology.yaml."""
-    path = Path(path)
-    text = read_text(path)
+    return topology_of(read_text(Path(path)), Path(path), keys=keys, name=name)
+
+
+def topology_of(text: str, path: Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
+    """Return a cluster's topology from the text of a file, as `read_topology` does."""
     if not text.lstrip().startswith("{"):
         lines = (line.strip() for line in text.split("\n"))
         first = next((line for line in lines if line and not line.startswith("#")), "")
@@ -94,9 +97,8 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     raise InputError(f"{source}: {stated}; give {formats}")
 
 
-def topology_note(path: str | Path) -> str | None:
-    """Return a sentence on the switches of a topology file if their speeds differ, which affects no placement."""
-    text = read_text(Path(path))
+def topology_note(text: str) -> str | None:
+    """Return a sentence on a topology file whose switches differ in LinkSpeed, which placements do not follow."""
     speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
     if len(speeds) < 2 or text.lstrip().startswith("{"):
         return None
@@ -146,17 +148,14 @@ def read_states(path: str | Path) -> NodeStates:
         state = max(_meaning(str(word), str(path), where) for word in words)
         for name in hostlists.names(where, hosts) if isinstance(hosts, str) else hosts:
             worst[name] = max(state, worst.get(name, FREE))
-    free, busy, down = (frozenset(node for node in worst if worst[node] == kind) for kind in (FREE, BUSY, DOWN))
-    found = NodeStates(free=free, busy=busy, down=down)
-    if data is None:
-        return found
     if not worst:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
-    listed = data.get("sinfo") or data.get("nodes") or ()
+    free, busy, down = (frozenset(node for node in worst if worst[node] == kind) for kind in (FREE, BUSY, DOWN))
+    listed = () if data is None else data.get("sinfo") or data.get("nodes") or ()
     # Fields that decide a node's jobs are reported where nodes differ.
     differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
     note = f"{NOT_MODELLED}{', '.join(f'{key} (nodes differ)' for key in differ)}" if differ else None
-    return found.replaced(note=note)
+    return NodeStates(free=free, busy=busy, down=down, note=note)
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
@@ -280,7 +279,7 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    head, *jobs = re.split(r"(?m)^(?=JobId=)", text)
+    head, *jobs = re.split(r"(?m)^[ \t]*(?=JobId=)", text)
     if "No jobs" not in text and (head.strip() or not jobs):
         raise InputError(f"{where}: has no JobId=; {REMEDY}")
     for job in jobs:

@@ -56,7 +56,7 @@ def read_model(path: Path) -> Model:
 
 
 def read_config(data: Any, where: str, name: str) -> Model:
-    """Return the model of a Hugging Face configuration, named `name` unless it has a name, keys not modelled noted."""
+    """Return the model of a Hugging Face configuration, its keys not modelled noted; `name` if it states no name."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)

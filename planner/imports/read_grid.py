@@ -298,9 +298,8 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
         for row in generators.rows:
             units[row.text(plant_of)].append(row.number(rating, low=0))
     state, region = table.find("state", "State"), table.find("nerc", "nerc_region", "NERC Region")
-    plants = []
-    for name, row in sorted(by_name(table.rows, key, "plant").items()):
-        plant = Plant(
+    plants = [
+        Plant(
             id=name,
             name=row.text(called),
             state=row.cells[state] if state else "",
@@ -311,7 +310,8 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
             authority=row.cells[authority],
             region=row.cells[region] if region else "",
         )
-        plants.append(plant)
+        for name, row in sorted(by_name(table.rows, key, "plant").items())
+    ]
     if not plants:
         raise InputError(f"{table.file}: has no plants below its header; add rows")
     return plants
@@ -399,6 +399,10 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             raise row.wrong("interconnect", problem, "split the group in two")
     if not zones:
         raise InputError(f"{table.file}: has no zones below its header; add rows")
+    places: dict[str, Place] = {
+        zone: (row.number("lat", low=-90, high=90), row.number("lon", low=-180, high=180))
+        for zone, row in zones.items()
+    }
     corridors = tables.get("interfaces")
     branches = tuple(_branches(corridors, zones)) if corridors else ()
     shut = len(corridors.rows) - len(branches) if corridors else 0
@@ -409,19 +413,18 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     installed, peaks = dict[str, float](), dict[str, float]()
     if "plants" in tables:
         plants = read_plants(tables["plants"], tables.get("generators"))
-        places = defaultdict[str, dict[str, Place]](dict)
+        by_state = defaultdict[str, list[str]](list)
         for zone, row in zones.items():
-            places[row.text("state")][zone] = row.number("lat"), row.number("lon")
+            by_state[row.text("state")].append(zone)
         mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))  # by authority and planning group
         for plant in plants:
             here = plant.latitude, plant.longitude
-            away_km = {zone: great_circle_km(*here, *at) for zone, at in places.get(plant.state, {}).items()}
-            if away_km:
-                nearest = min(away_km, key=away_km.__getitem__)
+            if zones_there := by_state.get(plant.state):
+                nearest = min(zones_there, key=lambda zone: great_circle_km(*here, *places[zone]))
                 installed[nearest] = installed.get(nearest, 0.0) + plant.mw
                 mw[plant.authority][zones[nearest].text("planning_group")] += plant.mw
         notes.append("each plant counts in the nearest zone of its state")
-        lost = sum(plant.state not in places for plant in plants)
+        lost = sum(plant.state not in by_state for plant in plants)
         notes += counted((lost, "plants in states without a zone left out"))
         if "peaks" in tables:
             # An authority's peak is shared among planning groups as the capacity of its plants is.
@@ -440,8 +443,8 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             PowerNode(
                 id=row.text("zone"),
                 balancing_authority=row.text("planning_group"),
-                latitude=row.number("lat", low=-90, high=90),
-                longitude=row.number("lon", low=-180, high=180),
+                latitude=places[zone][0],
+                longitude=places[zone][1],
                 generation_mw=installed.get(zone, 0.0),
                 note=f"zone in {row.text('state')}",
             )

@@ -184,7 +184,7 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _read(values: RunValues, framework: str, known: str | None = None) -> UnmodelledItems:
-    """Group a run's keys by effect: none if off or listed so, one without words if `known`, else Megatron's flag's."""
+    """Return a run's keys not modelled: none off or listed as without effect; by Megatron's flags unless `known`."""
 
     def effect(key: str, value: Any) -> str | None:
         if (not value and "overlap" not in key) or megatron_flags.listed_effect(framework, key) == NO_EFFECT:
@@ -382,7 +382,7 @@ def written_like(
     if isinstance(recipe, Script) and len(set(fsdp)) > 1 and QUEUES in recipe.variables:
         recipe.set_value(recipe.variables[QUEUES], str(launch.connections(run)), QUEUES)
     if "gpus" in wrong or placed is not None or file.gpus is None:
-        _change_nodes(recipe, text, run, placed)
+        _change_nodes(recipe, run, placed)
     if file.gpus is None:
         reported.append(f"{path}: states no nodes or no GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
     new = recipe.result()
@@ -467,14 +467,14 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _change_nodes(recipe: TableText | Script, text: str, run: LaunchRun, placed: Placement | None) -> None:
+def _change_nodes(recipe: TableText | Script, run: LaunchRun, placed: Placement | None) -> None:
     nodes = run.nodes if placed is None else len(placed.nodes)
     each = run.node_gpus if placed is None else gpus_of_node(placed)
     if isinstance(recipe, TableText):
         for key, number in (("trainer.num_nodes", nodes), ("trainer.devices", each)):
             if key in recipe.places:
                 recipe.change(key, number, ())
-        for found in STARTED.finditer(text) if recipe.kind == "yaml" else ():
+        for found in STARTED.finditer(recipe.text) if recipe.kind == "yaml" else ():
             recipe.edit(*found.span(1), str(nodes), f"--nnodes: {found[1]} becomes {nodes}")
             recipe.edit(*found.span(2), str(each), f"--nproc-per-node: {found[2]} becomes {each}")
         return

@@ -380,7 +380,7 @@ class TrackedItems(Mapping[str, Any]):
         return len(self._items)
 
     def unmodelled(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> UnmodelledItems:
-        """Return a file's items never looked up but for those of `NO_EFFECT`; `effect_of` one: words, None if unknown.
+        """Return a file's items never looked up, without those of `NO_EFFECT`; `effect_of`: words, None if unknown.
 
         An unknown one comes with the name that was looked up in vain and that it is nearly.
         """

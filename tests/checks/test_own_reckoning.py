@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from joint_toys import PHI, case, toy
-from stored_plans import PLANS
+from stored_plans import stored
 from worked_plan import named
 
 import planner
@@ -18,7 +18,6 @@ from planner.instance.grid import Grid
 from planner.instance.workload import Model
 from planner.physics import plan_physics
 from planner.physics.training import layer_time, memory, step_prediction
-from planner.plan.plan_files import read_plan
 
 NEVER = 1e9  # seconds, a limit that excludes nothing
 
@@ -73,7 +72,7 @@ def test_the_order_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_share_of_groups_under_one_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, locality = read_plan(PLANS / "toy-5-26903643.json"), plan_physics.locality
+    plan, locality = stored(toy(5, sites=2, forced=True)), plan_physics.locality
     assert "leaf_local" in {end.name for end in plan.objective.ends}
     split = lambda *of, **how: replace(locality(*of, **how), groups_split=1)  # noqa: E731
     monkeypatch.setattr(plan_physics, "locality", split)

@@ -216,6 +216,8 @@ def piped(text: str) -> Iterator[str]:
         os.close(source)
 
 
+SLURM_JOBS = '{"jobs": [{"job_id": 1, "job_state": "RUNNING", "nodes": "n1"}]}'
+PREEMPT = ["preempt", "--topology", "topology.conf", "--running", "-", "--nodes", "1"]
 PIPED = {
     "check": (PLAN.model_dump_json(), ["check", "-"]),
     "show": (PLAN.model_dump_json(), ["show", "-"]),
@@ -229,6 +231,8 @@ PIPED = {
         '{"nodes": [{"name": "n1", "state": ["IDLE"]}, {"name": "n2", "state": ["DOWN"]}]}',
         ["place", "--topology", "topology.conf", "--job", "one.json", "--state", "-"],
     ),
+    "squeue": (SLURM_JOBS, PREEMPT),
+    "scontrol": ("JobId=1 JobState=RUNNING NodeList=n1\n", PREEMPT),
 }
 
 
@@ -242,6 +246,15 @@ def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
     with piped(text) as pipe:
         done = invoke(*[pipe if word == "-" else word for word in command])
     assert done.exit_code == 0, (done.exception, done.output)
+
+
+def test_speeds_of_links_in_a_pipe_are_told(tmp_path: Path) -> None:
+    """The note on a topology is of the text that was read of it, not of a second reading."""
+    (tmp_path / "one.json").write_text('{"name": "b", "mesh": {"data": 1}}')
+    leaves = "SwitchName=a Nodes=n1 LinkSpeed=1\nSwitchName=b Nodes=n2 LinkSpeed=4\n"
+    with piped(f"{leaves}SwitchName=c Switches=a,b\n") as pipe:
+        done = invoke("place", "--topology", pipe, "--job", tmp_path / "one.json")
+    assert f"{pipe}: not modelled: LinkSpeed (is 1, 4)" in done.stderr
 
 
 def test_a_pareto_and_a_step_time_take_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:

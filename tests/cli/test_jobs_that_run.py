@@ -105,6 +105,11 @@ def test_running_jobs(folder: Path, file: str) -> None:
     assert [(j.name, len(j.nodes), j.priority) for j in jobs] == [("a-11", 4, 3), ("b-12", 2, 1)]
 
 
+def test_indented_jobs_are_all_read(folder: Path) -> None:
+    (folder / "jobs.txt").write_text("".join(f"  {line}\n" for line in SCONTROL.splitlines()))
+    assert [job.name for job in read_running(folder / "jobs.txt")] == ["a-11", "b-12"]
+
+
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize(
     ("states", "holds"),

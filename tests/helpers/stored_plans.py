@@ -1,14 +1,16 @@
 """Plans that quick tests read in place of solving: tests/plans, one file for each instance.
 
 Run `.venv/bin/python tests/helpers/stored_plans.py` where an instance of a test or an answer of the planner has
-changed: it makes all of tests/plans anew, by running the tests that ask for stored plans. The slow tier solves each
-again and compares.
+changed: it makes all of tests/plans anew, by running the tests that ask for stored plans, and replaces the files one by
+one when these have ended, so that tests which run meanwhile find every plan whole. The slow tier solves each again and
+compares.
 """
 
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,8 @@ from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]
-PLANS = ROOT / "tests" / "plans"
-MAKE = "MAKE_STORED_PLANS"  # set where a plan that is not there is made
+MAKE = "MAKE_STORED_PLANS"  # the folder in which plans are made anew
+PLANS = Path(os.environ.get(MAKE) or ROOT / "tests" / "plans")
 SLOW = False  # whether the test that runs is of the slow tier, which solves what no quick test reads
 SOLVED: dict[str, Plan] = {}  # what the slow tier solved in this process, by the hash of the instance
 
@@ -61,14 +63,20 @@ def _write(file: Path, plan: Plan) -> None:
 
 def main() -> int:
     """Make every stored plan anew and return the exit code of the tests that ask for them."""
-    for file in PLANS.glob("*.json"):
-        file.unlink()
     texts = {f: f.read_text(encoding="utf-8") for f in sorted((ROOT / "tests").rglob("*.py"))}
     helpers = [f.stem for f, text in texts.items() if f.parent.name == "helpers" and " stored(" in text]
     asking = [f for f, text in texts.items() if any(f"from {x} import" in text for x in helpers)]
     tests = [f for f in asking if f.name.startswith("test_")]
     command = [sys.executable, "-m", "pytest", "--numprocesses", "auto"]
-    return subprocess.run([*command, *tests], cwd=ROOT, env=os.environ | {MAKE: "1"}, check=False).returncode
+    with tempfile.TemporaryDirectory(dir=PLANS.parent, prefix=".plans-") as made:
+        code = subprocess.run([*command, *tests], cwd=ROOT, env=os.environ | {MAKE: made}, check=False).returncode
+        if code > 1:  # the tests did not run to their end
+            return code
+        kept = [file.replace(PLANS / file.name) for file in Path(made).glob("*.json")]
+    for file in PLANS.glob("*.json"):
+        if file not in kept:
+            file.unlink()
+    return code
 
 
 if __name__ == "__main__":

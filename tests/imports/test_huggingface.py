@@ -117,6 +117,11 @@ def inside(name: str, **keys: Any) -> dict[str, Any]:
         (changed("llama-2-7b", model_type="qwen3moe"), "did you mean 'qwen3_moe'?; or give workload.model inline"),
         (changed("llama-2-7b", num_hidden_layers=None), "x: num_hidden_layers: is missing; add it"),
         (changed("llama-2-7b", intermediate_size=None), "x: intermediate_size: is missing; add it"),
+        *(
+            (changed(name, **{key: wrong}), f"x: {key}: must be a whole number from 0 (is {wrong})")
+            for name, key in (("llama-2-7b", "intermediate_size"), ("falcon-40b", "ffn_hidden_size"))
+            for wrong in (False, [])
+        ),
         (changed("llama-2-7b", hidden_size="4096"), "x: hidden_size: must be a whole number from 0 (is '4096')"),
         (
             changed("qwen3-30b-a3b", decoder_sparse_step=2),

@@ -11,7 +11,7 @@ from each_case import each
 from planner.errors import InputError
 from planner.formats.cluster_files import DECIDING, NodeStates, read_states, topology_note
 from planner.imports.megatron_flags import megatron_effect
-from planner.imports.recipes import doubts, layout_of_run, run_of_text
+from planner.imports.recipes import doubts, layout_of_run, parsed, run_of_text
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import Overlap
 from planner.instance.workload import Software, catalogue
@@ -42,7 +42,9 @@ def test_every_flag_of_megatron_is_known() -> None:
     numbers = {n: "2" for n, how in ARGUMENTS.items() if how.get("type") in ("int", "float")}
     numbers |= {"tensor-model-parallel-size": "1", "num-layers": "6", "pipeline-model-parallel-size": "4"}
     flags = [f"--{n} {numbers.get(n, '')}" for n in ARGUMENTS if n not in OFF.split()]
-    assert read(" ".join(flags)).unknown == ()
+    text = " ".join(flags)
+    assert read(text).unknown == ()
+    assert sorted(parsed(text, SCRIPT).flags) == sorted(flag[2:].partition(" ")[0].replace("_", "-") for flag in flags)
 
 
 @each("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
@@ -226,11 +228,10 @@ def test_fields_of_nodes_are_compared_once_each(tmp_path: Path, monkeypatch: pyt
     assert len(written) <= len(nodes) * len(DECIDING)
 
 
-def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
+def test_speeds_of_links_that_differ() -> None:
     lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
     for speed, told in (("100", None), ("400", "not modelled: LinkSpeed (is 100, 400)")):
-        (tmp_path / "t.conf").write_text(lines.format(speed))
-        assert topology_note(tmp_path / "t.conf") == told
+        assert topology_note(lines.format(speed)) == told
 
 
 @each(

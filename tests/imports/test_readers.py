@@ -237,6 +237,8 @@ CASES = {
     "zone twice": (REEDS, "p2,41.0", "p1,41.0", ["zones.csv: line 3", "'zone'", "line 2"]),
     "group in two areas": (REEDS, "p2,41.0,-76.0,PA,eastern", "p2,41.0,-76.0,PA,western",
      ["zones.csv: line 3", "'interconnect'", "line 2"]),
+    "zone beyond a pole": (
+        "zones.csv plants.csv", "p1,40.0,-76.0", "p1,140.0,104.0", ["zones.csv: line 2", "'lat'", "from -90 to 90"]),
     "interface nowhere": (REEDS, "p2,p3,B2B", "p2,p9,B2B", ["interfaces.csv: line 4", "'to'", "'p9'"]),
     "interface to itself": (REEDS, "p2,p3,B2B", "p2,p2,B2B", ["interfaces.csv: line 4", "'to'", "comes from"]),
     "interface limit": (REEDS, "500,400", "500,-4", ["interfaces.csv: line 2", "'mw_reverse'", "'-4'"]),
