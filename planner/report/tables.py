@@ -22,9 +22,9 @@ from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.changed_instance import FINISH_DATE
 from planner.report.decisions import Statement
-from planner.report.plots import leaves, read_rows
+from planner.report.plots import read_rows
 from planner.report.summary import PIPE, fitted, statements
-from planner.sweeps.axes import canonical
+from planner.sweeps.axes import asked_values, canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
 from planner.units import aligned, counted, memory, money, short
@@ -221,9 +221,7 @@ def sides_of_rows(path: Path, index: int | None, *, several: bool) -> list[Side]
 
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
-    asked = leaves(plan.instance.model_dump(mode="json", exclude_none=True), entry="[{}]")
-    # The instance's name, sources and notes are about it, no part of the question.
-    question = {path: x for path, x in asked if path != "name" and not {"source", "note"} & set(path.split("."))}
+    question = {path: x for path, x in asked_values(plan.instance).items() if x is not None and path != "name"}
     return Side(name, figures_of(plan), question, statements(plan))
 
 

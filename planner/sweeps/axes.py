@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -99,7 +98,7 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     near = difflib.get_close_matches(part, here, 1, 0.6)
     if near:
         return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
-    paths = [*leaves(instance), *(PIN + path for path in PINS)]
+    paths = [*asked_values(instance.replaced(pins={})), *(PIN + path for path in PINS)]
     by_last: dict[str, str] = {}
     for known in paths:
         by_last.setdefault(known.rpartition(".")[2], known)
@@ -111,30 +110,23 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
 
 
-def leaves(value: Any, where: str = "") -> Iterator[str]:
-    """Yield every path of an instance that an axis may vary, a single value each, those of absent parts left out."""
-    if isinstance(value, BaseModel):
-        for name, field in type(value).model_fields.items():
-            child, path = getattr(value, name), f"{where}.{name}" if where else name
-            if child is None and not _is_part(field.annotation) and name not in ("source", "note"):
-                yield path
-            elif name not in ("source", "note", "pins"):
-                yield from leaves(child, path)
-    elif isinstance(value, tuple):
-        for i, inner in enumerate(value):
-            yield from leaves(inner, f"{where}[{i}]")
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from leaves(inner, f"{where}.{key}")
-    elif value is not None:
-        yield where
+def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
+    """Yield the figures of nested objects and lists by path; `entry` writes the id, name or place in a list."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from leaves(child, where + entry.format(name or index), entry)
+    else:
+        yield where, value
 
 
-def _is_part(annotation: Any) -> bool:
-    if get_origin(annotation) in (Union, UnionType, Annotated):
-        return any(_is_part(part) for part in get_args(annotation))
-    kind = get_origin(annotation) or annotation
-    return isinstance(kind, type) and issubclass(kind, (BaseModel, tuple, list, dict))
+def asked_values(instance: Instance) -> dict[str, Any]:
+    """Return the values of an instance by the paths that an axis may vary, those in lists by name, sources left out."""
+    paths = leaves(instance.model_dump(mode="json"), entry="[{}]")
+    return {path: value for path, value in paths if not {"source", "note"} & set(path.split("."))}
 
 
 def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:

@@ -220,8 +220,7 @@ def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
 
 
 def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
-    own: dict[str, Any] = {"index": task.index, "key": task.key, "point": task.point}
-    return Row(**own, status=FAILED, reason=reason, seconds=seconds), None
+    return Row(index=task.index, key=task.key, point=task.point, status=FAILED, reason=reason, seconds=seconds), None
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots import curve_lines, name_and_unit, plain
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.report.verdict import USED
-from planner.units import amount, counted, duration, memory, money, percent, power, short
+from planner.units import amount, counted, duration, few, memory, money, percent, power, short
 
 MOST = "what each place could hold at most with all lines built"
 PLACE_ROWS, LISTED_PLACES = 8, 6  # rows of the table of places, and names of a row
@@ -87,10 +87,7 @@ def where(plan: Plan) -> Shown:
         alike.setdefault(cells, []).append(name)
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
-    rows = []
-    for rest, names in alike.items():
-        more = f" and {len(names) - LISTED_PLACES} more" if len(names) > LISTED_PLACES else ""
-        rows.append((", ".join(names[:LISTED_PLACES]) + more, *rest)[:width])
+    rows = [(few(names, LISTED_PLACES), *rest)[:width] for rest, names in alike.items()]
     what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
     if rows:
