@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from planner.sweeps.row_store import Store
     from planner.sweeps.sweep_run import Task
 
-
 FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
 VARY_HELP = (
     "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
@@ -60,14 +59,17 @@ def sweep(
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
-    from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
+    from planner.sweeps.axes import canonical, in_shard, points_of, read_changes, read_pairs, read_vary, shard_of
     from planner.sweeps.row_store import FAILED, Store, journal_of
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
     pairs = [] if swept.pairs is None else read_pairs(swept.pairs)
     points = points_of(read_vary(swept.vary or []), pairs)
-    require_apart(asked.change or [], points)
+    varied = {path for point in points for path in point}
+    for path in read_changes(asked.change or []):
+        if canonical(path) in varied:
+            raise InputError(f"{path}: is both set and varied; leave one out")
     part = None if swept.part_of is None else shard_of(swept.part_of)
     solved: dict[str, Any] = {"time_limit": swept.time_limit, "gap": swept.gap, "seed": swept.seed}
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +21,7 @@ from planner.physics.training.transformer import active_parameters, total_parame
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.changed_instance import FINISH_DATE
+from planner.planning.frontier import NearLayouts
 from planner.report.decisions import Statement
 from planner.report.plots import read_rows
 from planner.report.summary import PIPE, fitted, statements
@@ -28,9 +29,6 @@ from planner.sweeps.axes import asked_values, canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
 from planner.units import aligned, counted, memory, money, short
-
-if TYPE_CHECKING:
-    from planner.planning.frontier import NearLayouts
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -288,7 +286,7 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     return text
 
 
-def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
+def layout_rows(found: NearLayouts) -> list[dict[str, Any]]:
     """Return a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
     rows = []
     choices = "virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"
@@ -310,7 +308,7 @@ def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
     return rows
 
 
-def table_text(found: "NearLayouts", name: str) -> str:
+def table_text(found: NearLayouts, name: str) -> str:
     """Write the table of near layouts, and how far it is proven."""
     rows = layout_rows(found)
     if not rows:

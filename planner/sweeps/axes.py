@@ -199,14 +199,6 @@ def changed(
     return load_instance(data, searched=searched, where=as_changed)
 
 
-def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -> None:
-    """Require that no path is both changed for every point of a sweep and varied."""
-    varied = {path for point in points for path in point}
-    for path in read_changes(changes):
-        if canonical(path) in varied:
-            raise InputError(f"{path}: is both set and varied; leave one out")
-
-
 def _moved(now: Any, change: re.Match[str], path: str) -> float:
     """Return an instance's number moved by a relative change; a whole number stays one where the change allows."""
     text, number = change[0], float(change["number"])

@@ -64,8 +64,6 @@ SPARES = (
     "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
     "so many; the dot is the plan. All else is as planned; money, power and room of spares are not in it."
 )
-
-
 Shown = Iterator[charts.Picture | charts.PageTable]
 
 
@@ -199,8 +197,7 @@ def money_against_days(plan: Plan) -> Shown:
     lines = curve_lines(curve)
     dollars, times = zip(*(corner for line in lines for corner in line.points), strict=True)
     if len(curve.points) > 1 and min(*dollars, *times) > 0:
-        marks = charts.log_marks(min(dollars), max(dollars))
-        x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", marks, log=True)
+        x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", log=True)
         y_axis = charts.ChartAxis("days to train", short, log=True)
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
         svg = charts.curve(alt, lines, (own.capital_usd, own.days_to_train), x_axis, y_axis)
