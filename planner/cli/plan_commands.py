@@ -187,7 +187,7 @@ def layouts(
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
         found = planner.layouts(asked.changed(), **options, on_progress=watch)
-    rows = layout_rows(found)
+    rows = list(layout_rows(found))
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
         flat = [dict(row) for row in rows]
@@ -230,7 +230,7 @@ def evaluate(
     if run is not None:
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         # Of a plan also the replicas of each of several sites, which no flag can say, where they are as many.
-        layout = read_plan(instance).layout if holds_plan(instance) else None
+        layout = read_plan(instance).layout if instance.suffix == ".json" and holds_plan(instance) else None
         by_site = layout.data_parallel_by_site if layout is not None else {}
         if len(by_site) > 1 and sum(by_site.values()) == pins.get("layout.data_parallel"):
             pins["layout.data_parallel_by_site"] = by_site

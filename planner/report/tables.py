@@ -286,31 +286,27 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     return text
 
 
-def layout_rows(found: NearLayouts) -> list[dict[str, Any]]:
-    """Return a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
-    rows = []
+def layout_rows(found: NearLayouts) -> Iterator[dict[str, Any]]:
+    """Yield a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
     choices = "virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"
     for plan, layout in ((plan, plan.layout) for plan in found.plans if plan.layout is not None):
         metrics, fewest = layout.metrics, found.fewest_days or math.inf
-        rows.append(
-            {
-                "layout": layout_in_short(layout),
-                "days_to_train": metrics.days_to_train,
-                "share_slower": max(0.0, metrics.days_to_train / fewest - 1),
-                **{name: getattr(layout, name) for name in (*DEGREES, *choices)},
-                "layers_per_stage": list(layout.layers_per_stage),
-                **{name: getattr(metrics, name) for name in ("step_seconds", "mfu", "memory_bytes_per_gpu")},
-                "gpus_used": layout.gpus_used,
-                "capital_usd": None if plan.cost is None else plan.cost.total_usd,
-                "breakdown_seconds": dict(metrics.breakdown_seconds),
-            }
-        )
-    return rows
+        yield {
+            "layout": layout_in_short(layout),
+            "days_to_train": metrics.days_to_train,
+            "share_slower": max(0.0, metrics.days_to_train / fewest - 1),
+            **{name: getattr(layout, name) for name in (*DEGREES, *choices)},
+            "layers_per_stage": list(layout.layers_per_stage),
+            **{name: getattr(metrics, name) for name in ("step_seconds", "mfu", "memory_bytes_per_gpu")},
+            "gpus_used": layout.gpus_used,
+            "capital_usd": None if plan.cost is None else plan.cost.total_usd,
+            "breakdown_seconds": dict(metrics.breakdown_seconds),
+        }
 
 
 def table_text(found: NearLayouts, name: str) -> str:
     """Write the table of near layouts, and how far it is proven."""
-    rows = layout_rows(found)
+    rows = list(layout_rows(found))
     if not rows:
         return f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why"
     lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]
