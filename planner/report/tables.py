@@ -219,6 +219,7 @@ def sides_of_rows(path: Path, index: int | None, *, several: bool) -> list[Side]
 
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
+    # The instance's name is about it, no part of the question.
     question = {path: x for path, x in asked_values(plan.instance).items() if x is not None and path != "name"}
     return Side(name, figures_of(plan), question, statements(plan))
 
