@@ -17,8 +17,8 @@ import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import exists, write_atomically
-from planner.plan.plan_files import read_plan
+from planner.files import exists, read_json, write_atomically
+from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
 
@@ -217,7 +217,6 @@ def evaluate(
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
-    from planner.imports.instance_file import holds_plan
     from planner.imports.recipes import doubts, layout_of_run, read_run
     from planner.instance.instance import long_names
     from planner.planning import evaluate as evaluating
@@ -230,10 +229,12 @@ def evaluate(
     if run is not None:
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         # Of a plan also the replicas of each of several sites, which no flag can say, where they are as many.
-        layout = read_plan(instance).layout if instance.suffix == ".json" and holds_plan(instance) else None
-        by_site = layout.data_parallel_by_site if layout is not None else {}
-        if len(by_site) > 1 and sum(by_site.values()) == pins.get("layout.data_parallel"):
-            pins["layout.data_parallel_by_site"] = by_site
+        data: Any = read_json(instance) if instance.suffix == ".json" and instance.is_file() else None
+        layout = data.get("layout") if kind_of(data) == "plan" else None
+        by_site = layout.get("data_parallel_by_site") if isinstance(layout, dict) else None
+        if isinstance(by_site, dict) and len(by_site) > 1 and all(isinstance(n, int) for n in by_site.values()):
+            as_many = sum(by_site.values()) == pins.get("layout.data_parallel")
+            pins |= {"layout.data_parallel_by_site": by_site} if as_many else {}
         stated = ", ".join(f"{key}={value}" for key, value in pins.items())
         print(f"{from_flags}: {run.framework}: {stated}", file=sys.stderr)
         for line in doubts(run, load_instance(asked, searched=False)):

@@ -98,7 +98,8 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     near = difflib.get_close_matches(part, here, 1, 0.6)
     if near:
         return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
-    paths = [*asked_values(instance.replaced(pins={})), *(PIN + path for path in PINS)]
+    values = asked_values(instance.replaced(pins={}), entry="[{1}]")  # an id such as 7 would be read as a place
+    paths = [*sorted(values, key=lambda path: values[path] is None), *(PIN + path for path in PINS)]
     by_last: dict[str, str] = {}
     for known in paths:
         by_last.setdefault(known.rpartition(".")[2], known)
@@ -111,21 +112,21 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
 
 
 def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
-    """Yield the figures of nested objects and lists by path; `entry` writes the id, name or place in a list."""
+    """Yield the figures of nested objects and lists by path; `entry` writes the id or name in a list, {1} the place."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
     elif isinstance(value, list):
         for index, child in enumerate(value):
             name = child.get("id") or child.get("name") if isinstance(child, dict) else None
-            yield from leaves(child, where + entry.format(name or index), entry)
+            yield from leaves(child, where + entry.format(name or index, index), entry)
     else:
         yield where, value
 
 
-def asked_values(instance: Instance) -> dict[str, Any]:
-    """Return the values of an instance by the paths that an axis may vary, those in lists by name, sources left out."""
-    paths = leaves(instance.model_dump(mode="json"), entry="[{}]")
+def asked_values(instance: Instance, entry: str = "[{}]") -> dict[str, Any]:
+    """Return the values of an instance by paths that an axis may vary, without sources; `entry` as of `leaves`."""
+    paths = leaves(instance.model_dump(mode="json"), entry=entry)
     return {path: value for path, value in paths if not {"source", "note"} & set(path.split("."))}
 
 

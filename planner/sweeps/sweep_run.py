@@ -155,7 +155,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
             for future in sorted(done, key=lambda future: running[future][1].index):
                 lane, task = running.pop(future)
                 if _died(future):
-                    if lane.pid is None or lane.pid.exception() is not None:
+                    if lane.pid is None or lane.pid.exception() is not None:  # it never reported its number
                         raise PlannerError(NO_START)
                     lane.end()
                     deaths[task.key] += 1
@@ -223,18 +223,18 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
         import dask
         from distributed import Client, LocalCluster
     with ExitStack() as stack:
-        scheduler: Any = address
         if address == "local":
             # One death more than this and a point is given up: it has taken TRIES workers with it.
             stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}))
             one_each: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
-            scheduler = stack.enter_context(LocalCluster(n_workers=workers or cores(), **one_each))
-        try:
-            client = stack.enter_context(Client(scheduler, timeout="10s"))
-        except (OSError, ValueError) as error:
-            problem = f"no scheduler answers there ({error})"
-            raise InputError(f"--dask {address}: {problem}; give HOST:PORT of a running one, or local") from None
-        yield client.get_executor(pure=False)
+            client = Client(stack.enter_context(LocalCluster(n_workers=workers or cores(), **one_each)))
+        else:
+            try:
+                client = Client(address, timeout="10s")
+            except (OSError, ValueError) as error:
+                problem = f"no scheduler answers there ({error})"
+                raise InputError(f"--dask {address}: {problem}; give HOST:PORT of a running one, or local") from None
+        yield stack.enter_context(client).get_executor(pure=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

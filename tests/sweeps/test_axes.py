@@ -172,6 +172,18 @@ def test_wrong_paths_are_named(path: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+def test_a_hint_is_a_path_of_the_entry_that_it_means() -> None:
+    """An entry whose id is a number, as that of a bus is, is hinted by its place, as which a number is read."""
+    grid = MAIN.grid
+    assert grid is not None
+    buses = MAIN.replaced(
+        grid=grid.replaced(nodes=tuple(node.replaced(id=f"{i + 1}") for i, node in enumerate(grid.nodes)))
+    )
+    with pytest.raises(InputError, match=r"did you mean grid\.nodes\[0\]\.latitude\?"):
+        check_path(buses, "latitude")
+    assert check_path(buses, "grid.nodes[0].latitude") == grid.nodes[0].latitude
+
+
 def test_part_that_is_missing_is_named() -> None:
     with pytest.raises(InputError, match="network is not in the instance"):
         check_path(RACK, "network.transport.slowdown")

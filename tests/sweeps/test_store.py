@@ -69,7 +69,7 @@ def test_workers_of_a_local_dask_cluster_solve_one_point_at_a_time(monkeypatch: 
     dask = SimpleNamespace(config=SimpleNamespace(set=lambda settings: nullcontext(asked.update(settings))))
     monkeypatch.setitem(sys.modules, "dask", dask)
     monkeypatch.setitem(
-        sys.modules, "distributed", SimpleNamespace(Client=lambda *_, **__: nullcontext(client), LocalCluster=cluster)
+        sys.modules, "distributed", SimpleNamespace(Client=lambda _: nullcontext(client), LocalCluster=cluster)
     )
     with sweep_run.dask_executor("local", workers=3) as executor:
         assert executor == "executor"

@@ -266,7 +266,7 @@ def _written(lines: list[tuple[str, str]], top: float) -> tuple[list[str], float
 US_PARALLELS, US_CENTRE = (29.5, 45.5), (37.5, -96.0)
 US_SOUTH, US_NORTH, US_WEST, US_EAST = 22.0, 52.0, -130.0, -62.0
 US_OUTLINE = files("planner.report") / "data" / "us-outline.json"
-LAND = {"borders": "border", "outline": "coast"}  # lines of that file by name, in the order in which they are drawn
+LAND = {"borders": "border", "outline": "coast"}  # classes of its lines, in the order in which they are drawn
 
 
 def albers(latitude: float, longitude: float) -> Point:
