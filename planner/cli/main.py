@@ -55,11 +55,7 @@ class Commands(TyperGroup):
 
 
 app = Typer(
-    cls=Commands,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    epilog=EXIT_CODES,
+    cls=Commands, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True, epilog=EXIT_CODES
 )
 COMMANDS: tuple[Callable[..., None], ...] = (  # in the order in which `planner --help` lists them
     *(plan_commands.solve, plan_commands.frontier, plan_commands.layouts, plan_commands.evaluate),

@@ -187,7 +187,7 @@ def layouts(
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
         found = planner.layouts(asked.changed(), **options, on_progress=watch)
-    rows = layout_rows(found)
+    rows = list(layout_rows(found))
     written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
         flat = [dict(row) for row in rows]

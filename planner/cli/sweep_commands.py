@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from planner.sweeps.row_store import Store
     from planner.sweeps.sweep_run import Task
 
-
 FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
 VARY_HELP = (
     "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
@@ -60,14 +59,17 @@ def sweep(
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
-    from planner.sweeps.axes import in_shard, points_of, read_pairs, read_vary, require_apart, shard_of
-    from planner.sweeps.row_store import FAILED, Store, journal_of, latest
+    from planner.sweeps.axes import canonical, in_shard, points_of, read_changes, read_pairs, read_vary, shard_of
+    from planner.sweeps.row_store import FAILED, Store, journal_of
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
     pairs = [] if swept.pairs is None else read_pairs(swept.pairs)
     points = points_of(read_vary(swept.vary or []), pairs)
-    require_apart(asked.change or [], points)
+    varied = {path for point in points for path in point}
+    for path in read_changes(asked.change or []):
+        if canonical(path) in varied:
+            raise InputError(f"{path}: is both set and varied; leave one out")
     part = None if swept.part_of is None else shard_of(swept.part_of)
     solved: dict[str, Any] = {"time_limit": swept.time_limit, "gap": swept.gap, "seed": swept.seed}
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
@@ -78,7 +80,7 @@ def sweep(
     if total >= READ_FIRST:  # equal points count once
         total = len({hash(str(sorted(points[i].items()))) for i in in_shard(len(points), part or (1, 1))})
     with Store(output, resume=swept.resume, base=first[0].base if first else None) as store:
-        before = {row.key: row.status for row in latest(store.rows) if row.status != FAILED}  # these are tried again
+        before = {row.key: row.status for row in store.rows if row.status != FAILED}  # these are tried again
         counts, started, status = Counter[str](), time.monotonic(), ExitCode.DONE
 
         def read(tasks: "Iterable[Task]") -> "Iterator[Task]":
@@ -112,24 +114,24 @@ def sweep(
 
 
 def _end(store: "Store", total: int, keys: set[str], status: int) -> None:
-    from planner.sweeps.row_store import FAILED, latest
+    from planner.sweeps.row_store import FAILED
 
     store.tabulate()
-    counts: Counter[str] = Counter(row.status for row in latest(store.rows) if row.key in keys)
+    own = [row for row in store.rows if row.key in keys]
+    counts: Counter[str] = Counter(row.status for row in own)
     by_status = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
-    summary = f"{counts.total()} of {total} points ({by_status})"
+    summary = f"{len(own)} of {total} points ({by_status})"
     if status == ExitCode.INTERRUPTED:
         print(f"interrupted with {summary} in {store.path}; go on with --resume", file=sys.stderr)
     else:
-        others = len(latest(store.rows)) - counts.total()
+        others = len(store.rows) - len(own)
         more = f" and {counted(others, 'row')} of other points" if others else ""
         print(f"{summary} in {store.output}{more}")
     if status == ExitCode.DONE and counts[FAILED]:
-        reason = next(row.reason for row in store.rows if row.key in keys and row.status == FAILED)
+        reason = next(row.reason for row in own if row.status == FAILED)
         print(f"{counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
         status = ExitCode.BROKEN
-    doubted = [row for row in latest(store.rows) if row.key in keys and row.verified is False]
-    if doubted:
+    if doubted := [row for row in own if row.verified is False]:
         where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
     if status == ExitCode.DONE:

@@ -86,14 +86,14 @@ def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     return Statement("proof", topic, f"{topic}: {certificate.status}, {proven}, {by}{checked}{binds}")
 
 
-def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[Statement]:
-    """State a layout's degrees, schedule and memory, and the parts of its step; `first`: some on the first screen."""
+def layout(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
+    """State a layout's degrees, schedule and memory, and the parts of its step."""
     metrics = layout.metrics
-    yield Statement("choice", "layout", _degrees(plan, layout), first)
+    yield Statement("choice", "layout", _degrees(plan, layout), True)
     each = counted(layout.microbatch_sequences, "sequence")
     batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {each}"
     text = f"{batch}, {short(metrics.tokens_per_step)} tokens a step"
-    yield Statement("choice", "layout", f"{text}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}", first)
+    yield Statement("choice", "layout", f"{text}; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}", True)
     sequence = "; sequence parallel" if layout.sequence_parallel else ""
     stages = "a stage" if layout.pipeline_parallel > 1 else "in one stage"
     at_work = f"{layout.gpus_used:,} GPUs train, {layout.gpus_idle:,} do not"
@@ -107,9 +107,9 @@ def layout(plan: Plan, layout: LayoutPlan, *, first: bool = True) -> Iterator[St
     for most, likely in ((4, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):  # 4 parts on a first screen
         shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
         text, few = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}", most is not None
-        yield Statement("figure", "layout", text, first and few, short=few)
+        yield Statement("figure", "layout", text, few, short=few)
     in_use = f"{memory(metrics.memory_bytes_per_gpu)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU"
-    yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", first)
+    yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", True)
 
 
 def _degrees(plan: Plan, layout: LayoutPlan) -> str:
@@ -156,7 +156,7 @@ def pools(plan: Plan, shared: plan_sections.PoolsPlan) -> Iterator[Statement]:
         waits = shared.step_seconds - exchange - own.metrics.step_seconds
         step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
         yield Statement("choice", "pools", f"{share}; {step_of}; {_degrees(plan, own)}; {recomputes(plan, own)}", True)
-        for statement in layout(plan, own, first=False):
+        for statement in layout(plan, own):
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}")
 
 

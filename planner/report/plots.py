@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from itertools import accumulate, chain, groupby, pairwise
@@ -20,6 +20,7 @@ from planner.files import MAX_DIGITS, csv_rows, json_lines, read_text, unescaped
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine, PageTable, Point, template
+from planner.sweeps.axes import leaves
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import amount, counted, money, power, short
 
@@ -136,19 +137,6 @@ def flattened(row: dict[str, Any]) -> Row:
     for path, value in leaves(plain):  # figures of the point and of the plan go by their own names
         figures.setdefault(path.removeprefix("plan." if path.startswith("plan.") else "point."), value)
     return figures | flat_curve(row.get("curve"))
-
-
-def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
-    """Yield the figures of a row's nested objects and lists by path; `entry` writes the id, name or place in a list."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
-            yield from leaves(child, where + entry.format(name or index), entry)
-    else:
-        yield where, value
 
 
 def planned(row: Row) -> bool:
@@ -352,7 +340,7 @@ def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
 
 def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     """Name and scale the axes of a sweep's plot, with the x axis below its strip, or below itself."""
-    from matplotlib.ticker import FuncFormatter, LogFormatter
+    from matplotlib.ticker import LogFormatter
 
     class LogTicks(LogFormatter):  # type: ignore[misc]
         """Tick labels of a logarithmic plot: where there is space, in the figure's unit, else empty."""
@@ -367,11 +355,9 @@ def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     main.set(**{f"{axis}scale": "log" for axis in request.log})
     for axis, path, log in ((below.xaxis, request.x, "x" in request.log), (main.yaxis, request.y, "y" in request.log)):
         name = partial(tick, path)
+        axis.set_major_formatter(LogTicks(name) if log else name)
         if log:
-            axis.set_major_formatter(LogTicks(name))
             axis.set_minor_formatter(LogTicks(name))
-        else:
-            axis.set_major_formatter(FuncFormatter(lambda value, _, name=name: name(value)))
     for axes in (main, below):
         axes.tick_params(which="both", length=3.0, pad=3.5)
     if below is not main:
@@ -383,8 +369,8 @@ def name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     main.set_axisbelow(True)
 
 
-def tick(path: str, value: float) -> str:
-    """Return the label of a plot's tick; only money carries its unit there."""
+def tick(path: str, value: float, _: object = None) -> str:
+    """Return the label of a plot's tick, wherever it is; only money carries its unit there."""
     return quantity(path, value) if "usd" in path else short(value)
 
 
@@ -406,7 +392,7 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
             axes.plot(*zip(*front, strict=True), color="black", linewidth=1.0, label="frontier", zorder=2)
         dots = axes.scatter(*zip(*places, strict=True), c=scale, s=18, cmap="viridis", zorder=3)
         bar = axes.inset_axes((1.02, 0, 0.03, 1))
-        axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda value, _: tick(color, value))
+        axes.figure.colorbar(dots, cax=bar, label=label(color), format=partial(tick, color))
     else:
         problem = f"has more than {len(COLOURS)} values and they are no numbers"
         raise InputError(f"--color {color}: {problem}; choose another path")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 CONSTANT_PRODUCT = 0.05  # of racks x days, within which a curve is as good as straight
 FEWEST_POINTS = 2  # points of a curve that can be straight
 ENDED_BY = {"interrupted": "an interrupt"}  # of a curve's search; any other end is its limit
-
-
 # Figures of a point of a curve: the heading of each by its key, and how it is written.
 CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "capital_usd": ("capital", money),

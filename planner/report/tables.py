@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from rich.console import Console
 from rich.table import Table
@@ -21,16 +21,14 @@ from planner.physics.training.transformer import active_parameters, total_parame
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.changed_instance import FINISH_DATE
+from planner.planning.frontier import NearLayouts
 from planner.report.decisions import Statement
-from planner.report.plots import leaves, read_rows
+from planner.report.plots import read_rows
 from planner.report.summary import PIPE, fitted, statements
-from planner.sweeps.axes import canonical
+from planner.sweeps.axes import asked_values, canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
 from planner.units import aligned, counted, memory, money, short
-
-if TYPE_CHECKING:
-    from planner.planning.frontier import NearLayouts
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -221,9 +219,8 @@ def sides_of_rows(path: Path, index: int | None, *, several: bool) -> list[Side]
 
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
-    asked = leaves(plan.instance.model_dump(mode="json", exclude_none=True), entry="[{}]")
-    # The instance's name, sources and notes are about it, no part of the question.
-    question = {path: x for path, x in asked if path != "name" and not {"source", "note"} & set(path.split("."))}
+    # The instance's name is about it, no part of the question.
+    question = {path: x for path, x in asked_values(plan.instance).items() if x is not None and path != "name"}
     return Side(name, figures_of(plan), question, statements(plan))
 
 
@@ -290,31 +287,27 @@ def _cell(figure: Figure, first: Figure = None) -> str:
     return text
 
 
-def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
-    """Return a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
-    rows = []
+def layout_rows(found: NearLayouts) -> Iterator[dict[str, Any]]:
+    """Yield a table row of figures for each near layout: degrees, days, time by part, memory, racks and capital."""
     choices = "virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"
     for plan, layout in ((plan, plan.layout) for plan in found.plans if plan.layout is not None):
         metrics, fewest = layout.metrics, found.fewest_days or math.inf
-        rows.append(
-            {
-                "layout": layout_in_short(layout),
-                "days_to_train": metrics.days_to_train,
-                "share_slower": max(0.0, metrics.days_to_train / fewest - 1),
-                **{name: getattr(layout, name) for name in (*DEGREES, *choices)},
-                "layers_per_stage": list(layout.layers_per_stage),
-                **{name: getattr(metrics, name) for name in ("step_seconds", "mfu", "memory_bytes_per_gpu")},
-                "gpus_used": layout.gpus_used,
-                "capital_usd": None if plan.cost is None else plan.cost.total_usd,
-                "breakdown_seconds": dict(metrics.breakdown_seconds),
-            }
-        )
-    return rows
+        yield {
+            "layout": layout_in_short(layout),
+            "days_to_train": metrics.days_to_train,
+            "share_slower": max(0.0, metrics.days_to_train / fewest - 1),
+            **{name: getattr(layout, name) for name in (*DEGREES, *choices)},
+            "layers_per_stage": list(layout.layers_per_stage),
+            **{name: getattr(metrics, name) for name in ("step_seconds", "mfu", "memory_bytes_per_gpu")},
+            "gpus_used": layout.gpus_used,
+            "capital_usd": None if plan.cost is None else plan.cost.total_usd,
+            "breakdown_seconds": dict(metrics.breakdown_seconds),
+        }
 
 
-def table_text(found: "NearLayouts", name: str) -> str:
+def table_text(found: NearLayouts, name: str) -> str:
     """Write the table of near layouts, and how far it is proven."""
-    rows = layout_rows(found)
+    rows = list(layout_rows(found))
     if not rows:
         return f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why"
     lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]

@@ -17,7 +17,7 @@ from planner.planning.changed_instance import start_days
 from planner.planning.load import implausible
 from planner.report.decisions import Statement, days, short_percent
 from planner.solvers.signals import FIRST_PLAN_SECONDS
-from planner.units import amount, counted, memory, money, percent, ratio, short, words
+from planner.units import amount, counted, few, memory, money, percent, ratio, short, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
@@ -365,8 +365,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         for reason in reasons:
             yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.", len(reasons) == 1)
     if unsourced := list(without_source(plan.instance, "")):
-        more = f" and {len(unsourced) - 4} more" if len(unsourced) > 4 else ""
-        text = f"No source is given for the figures of {', '.join(unsourced[:4])}{more}."
+        text = f"No source is given for the figures of {few(unsourced, 4)}."
         yield Statement("warning", "money", text, True)
 
 

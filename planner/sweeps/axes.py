@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -99,7 +98,8 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     near = difflib.get_close_matches(part, here, 1, 0.6)
     if near:
         return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
-    paths = [*leaves(instance), *(PIN + path for path in PINS)]
+    values = asked_values(instance.replaced(pins={}), entry="[{1}]")  # an id such as 7 would be read as a place
+    paths = [*sorted(values, key=lambda path: values[path] is None), *(PIN + path for path in PINS)]
     by_last: dict[str, str] = {}
     for known in paths:
         by_last.setdefault(known.rpartition(".")[2], known)
@@ -111,30 +111,23 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
 
 
-def leaves(value: Any, where: str = "") -> Iterator[str]:
-    """Yield every path of an instance that an axis may vary, a single value each, those of absent parts left out."""
-    if isinstance(value, BaseModel):
-        for name, field in type(value).model_fields.items():
-            child, path = getattr(value, name), f"{where}.{name}" if where else name
-            if child is None and not _is_part(field.annotation) and name not in ("source", "note"):
-                yield path
-            elif name not in ("source", "note", "pins"):
-                yield from leaves(child, path)
-    elif isinstance(value, tuple):
-        for i, inner in enumerate(value):
-            yield from leaves(inner, f"{where}[{i}]")
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from leaves(inner, f"{where}.{key}")
-    elif value is not None:
-        yield where
+def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
+    """Yield the figures of nested objects and lists by path; `entry` writes the id or name in a list, {1} the place."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from leaves(child, where + entry.format(name or index, index), entry)
+    else:
+        yield where, value
 
 
-def _is_part(annotation: Any) -> bool:
-    if get_origin(annotation) in (Union, UnionType, Annotated):
-        return any(_is_part(part) for part in get_args(annotation))
-    kind = get_origin(annotation) or annotation
-    return isinstance(kind, type) and issubclass(kind, (BaseModel, tuple, list, dict))
+def asked_values(instance: Instance, entry: str = "[{}]") -> dict[str, Any]:
+    """Return the values of an instance by paths that an axis may vary, without sources; `entry` as of `leaves`."""
+    paths = leaves(instance.model_dump(mode="json"), entry=entry)
+    return {path: value for path, value in paths if not {"source", "note"} & set(path.split("."))}
 
 
 def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:
@@ -205,14 +198,6 @@ def changed(
             base = load_instance(data, searched=False, where=as_changed)
             data = base.model_dump(mode="json")
     return load_instance(data, searched=searched, where=as_changed)
-
-
-def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -> None:
-    """Require that no path is both changed for every point of a sweep and varied."""
-    varied = {path for point in points for path in point}
-    for path in read_changes(changes):
-        if canonical(path) in varied:
-            raise InputError(f"{path}: is both set and varied; leave one out")
 
 
 def _moved(now: Any, change: re.Match[str], path: str) -> float:

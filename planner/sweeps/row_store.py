@@ -4,7 +4,7 @@ import fcntl
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -125,11 +125,6 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
     )
 
 
-def latest(rows: Iterable[Row]) -> list[Row]:
-    """Return the latest row of each key of a sweep, in first order: a failed point that was solved later is solved."""
-    return list({row.key: row for row in rows}.values())
-
-
 def read_parquet(path: Path) -> list[dict[str, Any]]:
     """Read a sweep's rows from a Parquet file. InputError: the file cannot be read as Parquet."""
     pyarrow, parquet = need_pyarrow()
@@ -164,8 +159,9 @@ class Store(AbstractContextManager["Store"]):
     def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
         # The journal of a link's table is the table's own; the lock is on the file itself, by whatever name.
         self.output = output
-        journal_of(output)
         self.path = journal_of(Path(os.path.realpath(output)) if output.is_symlink() else output)
+        rows = Path(os.path.realpath(self.path))
+        self._owner = rows.with_name(f".{rows.name}.lock")  # names the process that writes the rows
         require_writable(output, self.path)
         if output.suffix == ".parquet":
             need_pyarrow()
@@ -181,7 +177,7 @@ class Store(AbstractContextManager["Store"]):
             self.rows = parse_rows(self.path, data)
             if not data.endswith(b"\n"):
                 os.truncate(self.path, data.rfind(b"\n") + 1)
-            for row in latest(self.rows):
+            for row in self.rows:
                 if row.planner_version != __version__:
                     differs = f"planner {row.planner_version} wrote its rows, this is {__version__}"
                 elif base is not None and row.base != base:
@@ -201,12 +197,6 @@ class Store(AbstractContextManager["Store"]):
                 raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
             raise unwritable(self.path, error) from None
         self._owner.write_text(f"{os.getpid()}\n", encoding="utf-8")
-
-    @property
-    def _owner(self) -> Path:
-        """The lock file in the folder of a sweep's rows, which names the process that writes them."""
-        rows = Path(os.path.realpath(self.path))
-        return rows.with_name(f".{rows.name}.lock")
 
     def append(self, row: Row) -> None:
         """Write a sweep's row in one piece, and return once it is on disk."""
@@ -244,23 +234,24 @@ class Store(AbstractContextManager["Store"]):
 
 def read_rows(path: Path) -> list[Row]:
     """Read a sweep's rows from a JSONL file, the latest of each point; a torn last line is left out."""
-    return latest(parse_rows(path, read_bytes(path, "give a file of rows")))
+    return parse_rows(path, read_bytes(path, "give a file of rows"))
 
 
 def parse_rows(path: Path, data: bytes) -> list[Row]:
-    """Read a sweep's rows from lines, or name the invalid line; a last one without its end must be a torn start."""
+    """Read the latest row of each key of a sweep; InputError: an invalid line, or an end that is no row's start."""
     # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
     *lines, torn = data.split(b"\n")
     if not (torn.startswith(ROW_BEGINS) or ROW_BEGINS.startswith(torn)):
         raise InputError(f"{path}: its last line is no row of a sweep; remove the line, or choose another file")
-    rows = []
+    rows: dict[str, Row] = {}  # a failed point that was solved later is solved
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(Row.model_validate_json(line.decode("utf-8", "replace")))
+            row = Row.model_validate_json(line.decode("utf-8", "replace"))
         except ValidationError as error:
             problem = f"is no row of a sweep ({error.errors(include_url=False)[0]['msg']})"
             raise InputError(f"{path}: line {number}: {problem}; remove the line, or choose another file") from None
-    return rows
+        rows[row.key] = row
+    return list(rows.values())
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:

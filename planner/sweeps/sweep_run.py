@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -108,37 +108,30 @@ class Lane:
     def __init__(self, points: Sequence[Task]) -> None:
         self.waiting = deque(points)
         self._pool: ProcessPoolExecutor | None = None
-        self._pid: Future[int] | None = None
+        self.pid: Future[int] | None = None  # what the process reports first: its number
         self._point: Future[PointAnswer] | None = None
 
     def submit(self, call: Call, task: Task) -> Future[PointAnswer]:
         """Submit a sweep's point to the worker process; start a process where there is none."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=begin_worker)
-            self._pid = self._pool.submit(os.getpid)
+            self.pid = self._pool.submit(os.getpid)
         self._point = self._pool.submit(call, task)
         return self._point
-
-    @property
-    def started(self) -> bool:
-        """Whether the sweep's worker process got as far as to report its number."""
-        pid = self._pid
-        return pid is not None and pid.done() and not pid.cancelled() and pid.exception() is None
 
     def end(self) -> None:
         """End the sweep's worker process, in the middle of a point if need be."""
         if self._pool is None:
             return
-        if self._point is not None and not self._point.done():
+        if self.pid is not None and self._point is not None and not self._point.done():
             with suppress(BrokenExecutor, CancelledError, TimeoutError, ProcessLookupError):
                 # A process that is only just starting is waited for: until it reports its number it cannot be stopped.
-                if self._pid is not None:
-                    pid = self._pid.result(timeout=START_SECONDS)
-                    os.kill(pid, signal.SIGTERM)
-                    if not wait([self._point], timeout=GRACE_SECONDS).done:
-                        os.kill(pid, signal.SIGKILL)
+                pid = self.pid.result(timeout=START_SECONDS)
+                os.kill(pid, signal.SIGTERM)
+                if not wait([self._point], timeout=GRACE_SECONDS).done:
+                    os.kill(pid, signal.SIGKILL)
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = self._pid = self._point = None
+        self._pool = self.pid = self._point = None
 
 
 def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> Iterator[tuple[Task, PointAnswer]]:
@@ -162,7 +155,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
             for future in sorted(done, key=lambda future: running[future][1].index):
                 lane, task = running.pop(future)
                 if _died(future):
-                    if not lane.started:
+                    if lane.pid is None or lane.pid.exception() is not None:  # it never reported its number
                         raise PlannerError(NO_START)
                     lane.end()
                     deaths[task.key] += 1
@@ -220,8 +213,7 @@ def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
 
 
 def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
-    own: dict[str, Any] = {"index": task.index, "key": task.key, "point": task.point}
-    return Row(**own, status=FAILED, reason=reason, seconds=seconds), None
+    return Row(index=task.index, key=task.key, point=task.point, status=FAILED, reason=reason, seconds=seconds), None
 
 
 @contextmanager
@@ -230,23 +222,19 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
     with needed("--dask", "distributed", "dask"):
         import dask
         from distributed import Client, LocalCluster
-    if address == "local":
-        count = workers or cores()
-        # One death more than this and a point is given up: it has taken TRIES workers with it.
-        with (
-            dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}),
-            LocalCluster(n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-            Client(cluster) as client,
-        ):
-            yield client.get_executor(pure=False)
-        return
-    try:
-        client = Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        problem = f"no scheduler answers there ({error})"
-        raise InputError(f"--dask {address}: {problem}; give HOST:PORT of a running one, or local") from None
-    with client:
-        yield client.get_executor(pure=False)
+    with ExitStack() as stack:
+        if address == "local":
+            # One death more than this and a point is given up: it has taken TRIES workers with it.
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}))
+            one_each: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+            client = Client(stack.enter_context(LocalCluster(n_workers=workers or cores(), **one_each)))
+        else:
+            try:
+                client = Client(address, timeout="10s")
+            except (OSError, ValueError) as error:
+                problem = f"no scheduler answers there ({error})"
+                raise InputError(f"--dask {address}: {problem}; give HOST:PORT of a running one, or local") from None
+        yield stack.enter_context(client).get_executor(pure=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

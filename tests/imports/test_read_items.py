@@ -208,6 +208,17 @@ def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
     assert told in invoke("show", plan).stdout.replace("\n", " ")
 
 
+def test_flags_are_read_against_the_instance_of_a_plan_alone(tmp_path: Path) -> None:
+    """Of a plan with a figure that only another planner knows the instance still serves a run's flags."""
+    (tmp_path / "own.sh").write_text(BASE)
+    plan, flags = tmp_path / "own.json", ("--from-flags", tmp_path / "own.sh")
+    invoke("evaluate", CLUSTER, *flags, "-o", plan)
+    before = invoke("evaluate", plan, *flags).stdout
+    data = json.loads(plan.read_text())
+    plan.write_text(json.dumps(data | {"layout": data["layout"] | {"of_another_planner": 1}}))
+    assert invoke("evaluate", plan, *flags).stdout == before != ""
+
+
 def test_nodes_that_differ(tmp_path: Path) -> None:
     def states(*nodes: dict[str, Any]) -> NodeStates:
         (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": ["IDLE"], **n} for n in nodes]}))

@@ -1,6 +1,7 @@
 """Plans looked at from Python: text, HTML, pandas, the map and the staircase, and the versions for a report."""
 
 import builtins
+import json
 import math
 import re
 import subprocess
@@ -21,7 +22,7 @@ from matplotlib import pyplot
 from stored_plans import stored
 
 import planner
-from planner.report.page.drawings import albers, outline, projected
+from planner.report.page.drawings import US_OUTLINE, albers, projected
 from planner.report.plots import BELOW, curve_lines, draw_staircase, picture_of
 from planner.report.summary import summary
 from planner.sweeps.row_store import row_of_plan
@@ -225,8 +226,8 @@ def test_flat_is_true_to_scale() -> None:
 
 def test_outline_is_the_48_states() -> None:
     """The outline is small, lies in the map's frame, and reaches Maine, Florida, Texas and Washington."""
-    shapes = outline()
-    points = [tuple(p) for lines in shapes.values() for part in lines for p in part]
+    shapes = json.loads(US_OUTLINE.read_text(encoding="utf-8"))
+    points = [tuple(p) for name in ("outline", "borders") for part in shapes[name] for p in part]
     assert 300 < len(points) < 800
     assert projected(points)[1]
     for place in ((44.8, -66.97), (25.1, -80.6), (25.9, -97.3), (48.2, -124.6)):

@@ -15,11 +15,11 @@ from planner.errors import InputError
 from planner.instance.workload import Software
 from planner.planning.load import load_instance
 from planner.sweeps.axes import (
+    asked_values,
     canonical,
     changed,
     check_path,
     in_shard,
-    leaves,
     parse_values,
     points_of,
     put,
@@ -172,6 +172,18 @@ def test_wrong_paths_are_named(path: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+def test_a_hint_is_a_path_of_the_entry_that_it_means() -> None:
+    """An entry whose id is a number, as that of a bus is, is hinted by its place, as which a number is read."""
+    grid = MAIN.grid
+    assert grid is not None
+    buses = MAIN.replaced(
+        grid=grid.replaced(nodes=tuple(node.replaced(id=f"{i + 1}") for i, node in enumerate(grid.nodes)))
+    )
+    with pytest.raises(InputError, match=r"did you mean grid\.nodes\[0\]\.latitude\?"):
+        check_path(buses, "latitude")
+    assert check_path(buses, "grid.nodes[0].latitude") == grid.nodes[0].latitude
+
+
 def test_part_that_is_missing_is_named() -> None:
     with pytest.raises(InputError, match="network is not in the instance"):
         check_path(RACK, "network.transport.slowdown")
@@ -188,7 +200,7 @@ def test_a_change_keeps_null_elsewhere() -> None:
 def test_every_leaf_can_be_set() -> None:
     """All paths of the main instance pass the check, and what is put there is there alone."""
     plain = MAIN.model_dump(mode="json")
-    paths = sorted(leaves(MAIN))
+    paths = sorted(asked_values(MAIN))
     assert len(paths) > 200 and "limits.deadline_days" in paths
     for path in paths:
         check_path(MAIN, path)

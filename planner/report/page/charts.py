@@ -158,7 +158,7 @@ class ChartLine(NamedTuple):
 
 
 class ChartAxis(NamedTuple):
-    """An axis of a chart: its name, how a value reads, and the marks to choose from; without marks even ones."""
+    """An axis of a chart: its name, how a value reads, and the marks to choose from; without marks round ones."""
 
     name: str
     show: Callable[[float], str]
@@ -189,7 +189,8 @@ def curve(alt: str, lines: Sequence[ChartLine], chosen: Point, x_axis: ChartAxis
     ys = [y for line in lines for _, y in line.points] + [chosen[1]]
     left, right = min(xs), max(xs)
     y_marks = (log_marks if y_axis.log else even_marks)(min(ys), max(ys))
-    x_marks = [mark for mark in x_axis.marks or even_marks(left, right) if left <= mark <= right]
+    x_marks = x_axis.marks or (log_marks if x_axis.log else even_marks)(left, right)
+    x_marks = [mark for mark in x_marks if left <= mark <= right]
     place, high = math.log if x_axis.log else float, math.log if y_axis.log else float
 
     def across(x: float) -> float:
@@ -225,8 +226,6 @@ BAR, STEP, FALL_BAR, FALL_STEP, TOP = 20.0, 44.0, 13.0, 20.0, 4.0
 FALL_LEFT, FALL_RIGHT = 138.0, 66.0  # of a waterfall: room for names and for figures
 STAGES_TOP, HIGH, LEAST = 16.0, 120.0, 1.2  # above bars of memory, the limit's height, the narrowest gap between bars
 PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
-
-
 ChartRow = tuple[str, Mapping[str, float], tuple[float, str] | None]  # name, sizes by part, a limit and its name
 StageMemory = tuple[int, int, Mapping[str, float]]  # layers, how many of them run again, bytes by part
 

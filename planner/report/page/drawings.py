@@ -265,6 +265,8 @@ def _written(lines: list[tuple[str, str]], top: float) -> tuple[list[str], float
 # Standard parallels and centre that the USGS uses for the 48 states (Snyder 1987, p. 99).
 US_PARALLELS, US_CENTRE = (29.5, 45.5), (37.5, -96.0)
 US_SOUTH, US_NORTH, US_WEST, US_EAST = 22.0, 52.0, -130.0, -62.0
+US_OUTLINE = files("planner.report") / "data" / "us-outline.json"
+LAND = {"borders": "border", "outline": "coast"}  # classes of its lines, in the order in which they are drawn
 
 
 def albers(latitude: float, longitude: float) -> Point:
@@ -296,12 +298,6 @@ MARGIN, LARGEST, SMALLEST = 12.0, 15.0, 5.0  # units: around the map, and radii 
 THIN, THICK = 1.4, 4.5  # units: of a span with the fewest and the most wavelengths
 
 
-def outline() -> dict[str, list[list[list[float]]]]:
-    """Read the map's outline and state borders of the 48 states, as lines of latitude and longitude."""
-    data = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
-    return {name: data[name] for name in ("outline", "borders")}
-
-
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     """Draw a map of a plan's sites (area by power), links and grid; return whether it is on the US outline too."""
     sites = plan.sites.sites if plan.sites else ()
@@ -311,9 +307,10 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     places = {place.id: (place.latitude, place.longitude) for place in every}
     points, in_us = projected(list(places.values()))
     # The base map: land under the places, all to one scale, with north at the top.
-    land: dict[str, list[list[Point]]] = {"borders": [], "outline": []}
+    land: dict[str, list[list[Point]]] = {name: [] for name in LAND}
     if in_us:
-        land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
+        lines = json.loads(US_OUTLINE.read_text(encoding="utf-8"))  # of latitude and longitude
+        land = {name: [[albers(y, x) for y, x in part] for part in lines[name]] for name in land}
     xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
     scale = min((WIDTH - 2 * MARGIN) / wide, 340.0 / tall)  # units: places in a column stay on one screen
@@ -322,8 +319,7 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     def placed(point: Point) -> Point:
         return MARGIN + (point[0] - left) * scale, MARGIN + (top - point[1]) * scale
 
-    drawn = [path([placed(point) for point in part], "border") for part in land["borders"]]
-    drawn += [path([placed(point) for point in part], "coast") for part in land["outline"]]
+    drawn = [path([placed(point) for point in part], LAND[name]) for name, parts in land.items() for part in parts]
     at = {name: placed(point) for name, point in zip(places, points, strict=True)}
     spoken: list[tuple[str, str, str]] = []  # what is written half way between two places
     if plan.wan and fibre:

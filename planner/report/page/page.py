@@ -27,7 +27,7 @@ from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots import curve_lines, name_and_unit, plain
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.report.verdict import USED
-from planner.units import amount, counted, duration, memory, money, percent, power, short
+from planner.units import amount, counted, duration, few, memory, money, percent, power, short
 
 MOST = "what each place could hold at most with all lines built"
 PLACE_ROWS, LISTED_PLACES = 8, 6  # rows of the table of places, and names of a row
@@ -64,8 +64,6 @@ SPARES = (
     "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
     "so many; the dot is the plan. All else is as planned; money, power and room of spares are not in it."
 )
-
-
 Shown = Iterator[charts.Picture | charts.PageTable]
 
 
@@ -87,10 +85,7 @@ def where(plan: Plan) -> Shown:
         alike.setdefault(cells, []).append(name)
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
-    rows = []
-    for rest, names in alike.items():
-        more = f" and {len(names) - LISTED_PLACES} more" if len(names) > LISTED_PLACES else ""
-        rows.append((", ".join(names[:LISTED_PLACES]) + more, *rest)[:width])
+    rows = [(few(names, LISTED_PLACES), *rest)[:width] for rest, names in alike.items()]
     what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
     if rows:
@@ -202,8 +197,7 @@ def money_against_days(plan: Plan) -> Shown:
     lines = curve_lines(curve)
     dollars, times = zip(*(corner for line in lines for corner in line.points), strict=True)
     if len(curve.points) > 1 and min(*dollars, *times) > 0:
-        marks = charts.log_marks(min(dollars), max(dollars))
-        x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", marks, log=True)
+        x_axis = charts.ChartAxis("capital", lambda usd: f"${short(usd)}", log=True)
         y_axis = charts.ChartAxis("days to train", short, log=True)
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
         svg = charts.curve(alt, lines, (own.capital_usd, own.days_to_train), x_axis, y_axis)
