@@ -245,9 +245,10 @@ class Alive:
         if not reached[0].all():
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
-            next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
-            here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
-            upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
+            shape = -1, tree.widths[t], tree.up[t]  # the next hops of a position lie next to each other
+            live, leads_on = self.counts[t][plane].reshape(shape), reached[t + 1].reshape(shape)
+            here = live[flows.source[chosen] // tree.spans[t], position] * leads_on[rows, position]
+            upto = np.cumsum(here, axis=1)
             pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
             choice = (upto <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)

@@ -154,21 +154,18 @@ def run_passes(
     for first in range(0, len(columns[0]), TICK_PASSES):
         tick()
         passes = zip(*(column[first : first + TICK_PASSES] for column in columns), strict=True)
-        for own, before, need, other, kind in passes:
-            start, second, third = ends[before], ends[need], ends[other]
-            if second > start:  # noqa: PLR1730 - a call takes twice as long
-                start = second
-            if third > start:  # noqa: PLR1730
-                start = third
-            ends[own] = start + seconds[kind]
+        for own, before, need, kind in passes:
+            free, made = ends[before], ends[need]  # of the device, and of the input
+            ends[own] = (free if free > made else made) + seconds[kind]
     return max(ends), np.array(ends[:-1]).reshape(-1, micro_batches)
 
 
 @lru_cache(maxsize=8)
 def _order(p: int, m: int, v: int) -> "list[array[int]]":
-    """List the passes of a pipeline schedule behind those that they wait for: number, three waited for, and kind."""
+    """List the passes of a pipeline schedule behind those that they wait for: number, two waited for, and kind."""
     # Numbers go by place (p of each chunk forward, then p of each backward) and micro-batch; the one behind the last is
-    # that of no pass. A pass waits for the one before it on its device, and for two that make its inputs.
+    # that of no pass. A pass waits for the one before it on its device and for the one that makes its input, at the
+    # place before it forward and behind it backward; its device has run the forward pass of a backward one long before.
     forward, none, passes = p * v * m, 2 * p * v * m, array("i")
     rounds, width = (-(-m // p), p) if v > 1 else (1, m)  # of micro-batches, in order of which the chunks pass them
     turns = [(chunk, turn * width + k) for turn in range(rounds) for chunk in range(v) for k in range(width)]
@@ -182,22 +179,19 @@ def _order(p: int, m: int, v: int) -> "list[array[int]]":
         slots = (*ahead[:warm], *chain.from_iterable(zip_longest(ahead[warm:], back, fillvalue=(0, m))))
         queues.append(deque((place, batch) for place, batch in slots if batch < m))
     last, ended = [none] * p, [False] * none + [True]
-    while len(passes) < 5 * none:
+    while len(passes) < 4 * none:
         tick()
         for i, queue in enumerate(queues):
             while queue:
                 place, batch = queue[0]
                 own = place * m + batch
-                if own < forward:
-                    need, other = own - m if place else none, none
-                else:
-                    need, other = own - forward, min(own + m, none)
-                if not (ended[need] and ended[other]):
+                need = (own - m if place else none) if own < forward else min(own + m, none)
+                if not ended[need]:
                     break
                 queue.popleft()
-                passes.extend((own, last[i], need, other, place // p))
+                passes.extend((own, last[i], need, place // p))
                 last[i], ended[own] = own, True
-    return [passes[column::5] for column in range(5)]
+    return [passes[column::4] for column in range(4)]
 
 
 def excess_seconds(

@@ -55,7 +55,7 @@ def machine_of(instance: Instance) -> Machine:
 
 
 def memory_limit_bytes(instance: Instance) -> float:
-    """Return the bytes of one GPU's HBM that a predicted layout may fill: without a share, and the framework's own."""
+    """Return the bytes of a GPU's HBM that a layout may fill: less a fraction, then the constant for the framework."""
     gpu = machine_of(instance).gpu
     return gpu.hbm_bytes * (1 - instance.limits.memory_reserve_fraction) - gpu.memory_reserve_bytes
 

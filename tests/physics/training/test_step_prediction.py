@@ -177,6 +177,16 @@ def test_a_long_walk_can_be_ended(pipeline: int) -> None:
         schedule.run_passes(*many)
 
 
+@each(("p", "v", "m"), [(1, 1, 3), (3, 1, 2), (5, 1, 9), (3, 3, 8), (4, 2, 16), (5, 4, 3), (2, 3, 7)])
+def test_every_pass_ends_when_the_order_of_events_says(p: int, v: int, m: int) -> None:
+    """Each pass waits for its device and both its inputs, in short last rounds too, to the last digit."""
+    forward, backward = tuple(1.0 + 0.1 * c for c in range(v)), tuple(2.0 + 0.3 * c for c in range(v))
+    done = run(p, v, m, lambda _, kind, c: forward[c] if kind == "F" else backward[c])
+    finish, ends = schedule.run_passes(p, m, forward, backward)
+    assert finish == max(done.values())
+    assert all(ends[place + p * v * (kind == "B"), k] == end for (kind, place, k), end in done.items())
+
+
 def with_front(dense: int, seconds: float = 0.0) -> Any:
     """Return a pipeline of 20 layers, so many of them dense at the front, each so much slower than 3 s."""
     experts = Experts(count=4, per_token=1, ffn=8, dense_layers=dense)
