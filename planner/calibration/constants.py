@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +14,12 @@ from planner.files import read_json
 from planner.instance.base_types import Count, Frozen, NonNegative, Positive, validated
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import SWITCHES, Software, catalogue
+from planner.physics.step_errors import SIXTEEN_BITS
 from planner.physics.training.operations import Machine
 
 Kind = Literal["accelerators", "software"]
 TYPES: dict[Kind, type[Accelerator] | type[Software]] = {"accelerators": Accelerator, "software": Software}
 MAX_SHARE = "gemm_efficiency.max_share."
-SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
 KIND = "measured constants"
 REMEDY = "give the file that `planner calibrate` wrote"
 
@@ -69,19 +70,19 @@ def machines_with(
     constants: Sequence[FittedConstant], values: Sequence[float], machines: Sequence[Machine]
 ) -> Iterator[Machine]:
     """Yield machines of the catalogue's entries with these values of fitted constants, but their NIC and switches."""
-    names: dict[Kind, set[str]] = {"accelerators": {m.gpu.name for m in machines}}
-    names["software"] = {m.software.name for m in machines}
-    entries = dict[tuple[Kind, str], Any]()
-    for kind, name in ((kind, name) for kind, own in names.items() for name in own):
-        entry = json.loads(json.dumps(catalogue(kind)[name]))
+
+    @cache
+    def entry(kind: Kind, name: str) -> Any:
+        data = json.loads(json.dumps(catalogue(kind)[name]))
         for constant, value in zip(constants, values, strict=True):
             if constant.kind == kind and name in constant.entries:
-                put(entry, constant.path, float(value))
-        entries[kind, name] = TYPES[kind].model_validate(entry)
+                put(data, constant.path, float(value))
+        return TYPES[kind].model_validate(data)
+
     for m in machines:
-        gpu = entries["accelerators", m.gpu.name].replaced(nic_bytes_per_second=m.gpu.nic_bytes_per_second)
+        gpu = entry("accelerators", m.gpu.name).replaced(nic_bytes_per_second=m.gpu.nic_bytes_per_second)
         switches = {key: getattr(m.software, key) for key in SWITCHES}
-        yield replace(m, gpu=gpu, software=entries["software", m.software.name].replaced(**switches))
+        yield replace(m, gpu=gpu, software=entry("software", m.software.name).replaced(**switches))
 
 
 GPU, CODE = "hardware.accelerator.", "workload.software."

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Never, Protocol, cast, get_args
+from typing import Any, Never, cast, get_args
 
 import numpy as np
 from pydantic import ValidationError
@@ -25,7 +25,6 @@ from planner.calibration.constants import (
     MAX_SHARE,
     PARTS,
     SHARES,
-    SIXTEEN_BITS,
     TUNABLES,
     CommonFactor,
     FittedConstant,
@@ -82,7 +81,7 @@ class MeasuredRun:
     line: int
     machine: Machine
     strategy: ParallelStrategy
-    seconds: float
+    seconds: float  # 0 where none were measured, as in some rows of the published tables
 
 
 def precision(
@@ -90,16 +89,14 @@ def precision(
 ) -> Precision:
     """Return a measured run's mixed precision: working weights as wide as the type, FP32 master weights and moments."""
     working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
-    return Precision.model_validate(
-        {
-            "compute": dtype,
-            "parameter_bytes": working + master_bytes,
-            "working_parameter_bytes": working,
-            "gradient_bytes": gradient_bytes,
-            "optimizer_bytes": optimizer_bytes,
-            "activation_bytes": 2.0,
-            "collective_bytes": 2.0,
-        }
+    return Precision(
+        compute=dtype,
+        parameter_bytes=working + master_bytes,
+        working_parameter_bytes=working,
+        gradient_bytes=gradient_bytes,
+        optimizer_bytes=optimizer_bytes,
+        activation_bytes=2.0,
+        collective_bytes=2.0,
     )
 
 
@@ -426,29 +423,18 @@ def _shares(logarithms: Numbers) -> Numbers:
     return np.asarray(shares / shares.sum(axis=0))
 
 
-class _Measured(Protocol):
-    """A measured step to fit to; its seconds are None where none were measured."""
-
-    @property
-    def machine(self) -> Machine: ...
-    @property
-    def strategy(self) -> ParallelStrategy: ...
-    @property
-    def seconds(self) -> float | None: ...
-
-
 def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
     """Predict the seconds of a step on an unloaded network, to fit measured ones."""
     return math.fsum(step_prediction.step_breakdown(m, UNLOADED, strategy).values())
 
 
-def log_errors(runs: Sequence[_Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
+def log_errors(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
     """Return the log of predicted over measured seconds of each run, with these values of fitted constants."""
     each = zip(machines_with(constants, values, [r.machine for r in runs]), runs, strict=True)
     return np.array([math.log(step_seconds(m, r.strategy) / (r.seconds or 1.0)) for m, r in each])
 
 
-def slopes_at(x: Numbers, runs: Sequence[_Measured], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
+def slopes_at(x: Numbers, runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:
     """Return the slope of each run's log error along each fitted constant's logarithm at `x`, 0 where untouched."""
     slopes, base = np.zeros((len(runs), len(x))), log_errors(runs, constants, list(np.exp(x)))
     for j, constant in enumerate(constants):
@@ -467,7 +453,7 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name
     entries = {"accelerators": (gpu,), "software": (software,)}
     computed = {r.machine.precision.compute for r in runs}
-    types: set[str] = {"bf16" if dtype in SIXTEEN_BITS else dtype for dtype in computed}
+    types: set[str] = {"bf16" if dtype in step_errors.SIXTEEN_BITS else dtype for dtype in computed}
     types |= {"bf16"} & set(runs[0].machine.gpu.peak_flop_per_second)
     peaks = [FittedConstant("accelerators", (), MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
     named = [replace(t, entries=entries[t.kind]) for t in (*peaks, *TUNABLES)]
@@ -483,8 +469,7 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     along, moved_by = np.mean(slopes, axis=0), float(np.mean(errors - base))
     reach = REACH * math.sqrt(max(0.0, float(along @ found.covariance @ along)))
     low, factor, high = (float(f"{math.exp(moved_by + x):.4g}") for x in (-reach, 0.0, reach))
-    left = sorted((c for c in named if c not in constants), key=lambda c: c.read() == 0)
-    kept = {PARTS[c.kind] + c.path: c.read() for c in left}
+    left = sorted(((PARTS[c.kind] + c.path, c.read()) for c in named if c not in constants), key=lambda x: x[1] == 0)
     return MeasuredConstants(
         accelerator=gpu,
         software=software,
@@ -493,7 +478,7 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         noise=found.noise,
         common=CommonFactor(value=factor, interval=(low, high)),
         values=_measured(constants, values, found, slopes),
-        kept={place: KeptConstant(value=x, reason=NO_EFFECT if x else NONE) for place, x in kept.items()},
+        kept={place: KeptConstant(value=x, reason=NO_EFFECT if x else NONE) for place, x in left},
         lines=tuple(
             MeasuredLine(
                 line=r.line,

@@ -13,7 +13,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost, wan
 from planner.physics.training import layer_time, transformer
 from planner.physics.training.operations import LayerShape
-from planner.physics.training.parallel_strategy import racks_per_replica, strategy_of, unsupported
+from planner.physics.training.parallel_strategy import strategy_of, unsupported
 from planner.physics.training.schedule import recomputed_alike
 from planner.physics.training.step_prediction import machine_of, pool_exchange_seconds, pool_instance
 from planner.plan.certificate import Violation
@@ -50,7 +50,7 @@ def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         if wrong:
             yield broken(rule, message)
     unit, packed = strategy.shape.gpus, layout.stages_per_rack * layout.replicas_per_rack
-    need = racks_per_replica(physics.gpus_per_rack, *layout.degrees[:2])
+    need = strategy.racks_per_replica(physics.gpus_per_rack)
     yield from must_equal("rack_shape", f"racks_per_replica for {unit} GPUs", layout.racks_per_replica, need)
     yield from must_equal("layers", "sum of layers_per_stage", sum(layout.layers_per_stage), model.layers)
     racks_gpus, together = physics.gpus_per_rack * layout.racks_per_replica, strategy.min_replicas * unit

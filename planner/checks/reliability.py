@@ -6,18 +6,16 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, parts
 from planner.instance.instance import Instance
-from planner.physics import recovery
+from planner.physics import Floats, recovery
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import CheckpointedJob
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
-Floats = NDArray[np.float64]
 GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
 MOST_GPUS = 1e10  # of the table
 ROUNDING = 1e-12  # relative, of sums in another order

@@ -5,7 +5,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 Num: TypeAlias = Any  # a float or an array of floats: mypy has no type under which both take the same arithmetic
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 Tick: TypeAlias = Callable[[], None]
 
 

@@ -12,14 +12,13 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.errors import InputError
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.instance.workload import Model
-from planner.physics import Num
+from planner.physics import Floats, Num
 from planner.physics.network.fabric_designs import lanes_of
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.layer_time import SECONDS_PER_DAY
@@ -27,7 +26,7 @@ from planner.physics.training.parallel_strategy import ParallelStrategy, block_o
 from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
+from planner.plan.plan_sections import ReliabilityPlan
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -299,7 +298,7 @@ def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def _chances(racks: int, availability: float) -> tuple[int, npt.NDArray[np.float64]]:
+def _chances(racks: int, availability: float) -> tuple[int, Floats]:
     """Return the chances of numbers of fit racks, spares among them, and the least number, within 40 deviations."""
     # SciPy has their sums, but behind Pyomo it loads all of itself, which takes longer than thousands of them.
     mean = racks * availability
@@ -502,29 +501,25 @@ class Exposure:
         return standing_of(sites, self.rack_availability, self.block_replicas)
 
 
-def job_of(plan: Plan, layout: LayoutPlan, rates: Reliability, state_bytes: float) -> CheckpointedJob:
-    """Return the job of a plan's layout as failures count for it, by the lanes of its fabric where it has one."""
-    lanes = [fabric.lanes for fabric in plan.fabric.sites.values()] if plan.fabric else []
-    return CheckpointedJob(
-        r=rates,
-        gpus=float(layout.gpus_used),
-        replica_gpus=layout.gpus_used / layout.data_parallel,
-        state_bytes=state_bytes,
-        replicas=layout.data_parallel,
-        step_seconds=layout.metrics.step_seconds,
-        shares_state=layout.zero_stage > 0,
-        links=gpu_links(plan.instance.network, max(lanes)) if lanes else fewest_stops(plan.instance, rates),
-    )
-
-
 def exposure_of(plan: Plan) -> Exposure | None:
     """Return the inputs of a plan's useful share at other spares; None where the plan does not count failures."""
     reliability, layout, rates, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
     if reliability is None or layout is None or rates is None or physics.faults:
         return None
     unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
+    lanes = [fabric.lanes for fabric in plan.fabric.sites.values()] if plan.fabric else []
+    job = CheckpointedJob(
+        r=rates,
+        gpus=float(layout.gpus_used),
+        replica_gpus=layout.gpus_used / layout.data_parallel,
+        state_bytes=reliability.checkpoint_bytes,
+        replicas=layout.data_parallel,
+        step_seconds=layout.metrics.step_seconds,
+        shares_state=layout.zero_stage > 0,
+        links=gpu_links(plan.instance.network, max(lanes)) if lanes else fewest_stops(plan.instance, rates),
+    )
     return Exposure(
-        job=job_of(plan, layout, rates, reliability.checkpoint_bytes),
+        job=job,
         needed=physics.racks_in_use,
         spare_racks=dict(reliability.spare_racks_by_site),
         rack_availability=reliability.rack_availability,

@@ -10,10 +10,10 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.instance.network import MAX_TIERS, Network, Switch, TransportRuns
-from planner.physics import tick
+from planner.physics import Floats, Ints, tick
 from planner.plan.plan_sections import TransportFactor
 from planner.simulation import simulated_routes
-from planner.simulation.simulated_routes import Alive, Floats, Flows, Ints, Routes, Tree
+from planner.simulation.simulated_routes import Alive, Flows, Routes, Tree
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
 ROUNDING = 1e-9  # of sums of rates
@@ -111,7 +111,6 @@ class Queues:
         self.ending_parts = self.owner[self.last]
         self.before = np.where(first, self.groups, at - 1)[self.group]
         self.behind = np.where(last, self.groups, at + 1)[self.group]
-        self.opens = np.flatnonzero(self.first)
         self.single, self.whole = self.groups == len(self.link), bool((self.share == 1).all())
         self.most = np.where(self.first, self.host_step, np.inf)  # offered at once: a host serves its flows in turn
         self.sums: Floats = np.zeros(self.groups + 1)
@@ -127,13 +126,6 @@ class Queues:
 
     def _moved(self, amount: Floats, on: int) -> Floats:
         """Return every entry's share of the sum of the group before it (1) or behind it (-1) on its flow's route."""
-        if self.single and self.whole:
-            moved = np.empty(len(amount))
-            if on == 1:
-                moved[1:], moved[self.opens] = amount[:-1], 0.0
-            else:
-                moved[:-1], moved[self.last] = amount[1:], 0.0
-            return moved
         self.sums[:-1] = amount if self.single else np.bincount(self.group, amount, self.groups)
         of_groups: Floats = self.sums[self.before if on == 1 else self.behind]
         return of_groups if self.whole else self.share * of_groups

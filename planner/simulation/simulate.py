@@ -16,13 +16,14 @@ from planner.cluster import parse
 from planner.errors import InputError
 from planner.files import read_json, read_text
 from planner.instance.base_types import Frozen, range_of
+from planner.physics import Floats, Ints
 from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.simulation import simulated_routes
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.simulated_routes import Fabric, Floats, Flows, Ints, Tree, equal_flows, joined, load_fabric
+from planner.simulation.simulated_routes import Fabric, Flows, Tree, equal_flows, joined, load_fabric
 
 REPORT_STEP = 0.05  # share of the bytes between two lines of progress
 PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")

@@ -14,9 +14,8 @@ from pydantic import Field
 
 from planner.errors import InputError
 from planner.instance.base_types import Count, Positive, Sourced, out_of_range, validated
+from planner.physics import Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 _STEP, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -218,7 +217,6 @@ class Alive:
             np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
             for first, count, subtrees, bundle in tiers
         ]
-        self.none_failed = bool(self.lanes.all())
         self.all_reach = all((counts > 0).all() for counts in self.counts)  # no switch has lost one above it
 
     def capacity(self) -> Floats:
@@ -247,24 +245,19 @@ class Alive:
         if not reached[0].all():
             refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~reached[0])[0]]), plane)
         for t in range(tier):
-            if self.none_failed:  # the cables drawn are the live ones, without a count of these for each flow
-                choice, rank = np.divmod(below(tree.up[t] * tree.bundle[t], seed, plane, 2 * t, chosen), tree.bundle[t])
-            else:
-                next_hops = position[:, None] * tree.up[t] + np.arange(tree.up[t])
-                here = self.counts[t][plane, flows.source[chosen, None] // tree.spans[t], next_hops]
-                upto = np.cumsum(here * reached[t + 1][rows[:, None], next_hops], axis=1)
-                pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
-                choice = (upto <= pick[:, None]).sum(axis=1)
-                rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
+            shape = -1, tree.widths[t], tree.up[t]  # the next hops of a position lie next to each other
+            live, leads_on = self.counts[t][plane].reshape(shape), reached[t + 1].reshape(shape)
+            here = live[flows.source[chosen] // tree.spans[t], position] * leads_on[rows, position]
+            upto = np.cumsum(here, axis=1)
+            pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
+            choice = (upto <= pick[:, None]).sum(axis=1)
+            rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
             for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
                 cable = tree.cable(t, end // tree.spans[t], position)
-                if self.none_failed:
-                    lane = below(tree.bundle[t], seed, plane, 2 * t + 1, chosen) if down else rank
-                else:
-                    alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
-                    wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
-                    lane = (alive <= wanted[:, None]).sum(axis=1)
+                alive = np.cumsum(self.lanes[plane][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
+                wanted = below(alive[:, -1], seed, plane, 2 * t + 1, chosen) if down else rank
+                lane = (alive <= wanted[:, None]).sum(axis=1)
                 links.append((tree.link(cable + lane, down=bool(down), plane=plane)[:, None], 1.0))
         return links
 
@@ -352,14 +345,13 @@ class Classes:
         both = flows.source[chosen], flows.target[chosen]
         ends = [[end // self.tree.spans[t] for t in range(tier)] for end in both]
         ups, downs = ([self.live(t, plane)[own[t]] for t in range(tier)] for own in ends)
-        # Which classes lead to the target of each flow, tier by tier.
-        alive = [np.ones((len(chosen), 1), bool)]
-        for t in range(tier):
-            alive.append(alive[-1][:, self.levels[t + 1].parent] & (ups[t] > 0) & (downs[t] > 0))
         # The first class above each class of the tier under it; every one has some.
         starts = [np.flatnonzero(np.diff(level.parent, prepend=-1)) for level in self.levels[1:]]
+        # Which classes lead on to the target of each flow, from the turn down.
+        alive: list[np.ndarray] = [np.ones((len(chosen), len(self.levels[tier].parent)), bool)]
         for t in reversed(range(tier)):
-            alive[t] &= np.logical_or.reduceat(alive[t + 1], starts[t], axis=1)
+            alive[0] = alive[0] & (ups[t] > 0) & (downs[t] > 0)
+            alive.insert(0, np.logical_or.reduceat(alive[0], starts[t], axis=1))
         if not alive[0].all():
             refuse_cut_off(self.tree, flows, int(chosen[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
         share, loads = np.ones((len(chosen), 1)), []
@@ -484,8 +476,7 @@ def hop_of(tree: Tree, tier: int, down: int) -> int:
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
     """Return flows' routes over one path of each plane, cable by cable, by hashes independent of each other."""
     hops = partial((alive or Alive(tree)).hashed, flows, seed)
-    counted = alive is not None  # live cables above each flow, where some have failed
-    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier] * counted)
+    return _routes(tree, flows, tree.capacity(), hops, lambda tier: tree.widths[tier])
 
 
 def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:

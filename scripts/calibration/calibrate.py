@@ -135,8 +135,8 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
         for key, rows in alike.items():
             layouts = {(c.strategy.shape, c.strategy.pipeline_parallel, c.strategy.virtual_stages) for c in rows}
             if key[0] == what and len(layouts) > 1:
-                chosen = min(rows, key=lambda c: (c.seconds or 0.0) * (1 + errors[c.id]))
-                losses.append((chosen.seconds or 0.0) / min(c.seconds or 0.0 for c in rows) - 1)
+                chosen = min(rows, key=lambda c: c.seconds * (1 + errors[c.id]))
+                losses.append(chosen.seconds / min(c.seconds for c in rows) - 1)
         if losses:
             mean, worst = np.mean(losses), max(losses)
             over = f"{mean:.2%} over the measured best on average, {worst:.1%} at worst"

@@ -18,7 +18,7 @@ from recent_rows import CUSTOM_REMAT, NATURAL, is_mixture, recent_stack
 from recent_rows import MODELS as RECENT_MODELS
 from row_problems import case_of
 
-from planner.calibration.fit import precision
+from planner.calibration.fit import MeasuredRun, precision
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training import memory, step_prediction
@@ -27,7 +27,6 @@ from planner.physics.training.parallel_strategy import ParallelStrategy, even_la
 from planner.physics.training.step_prediction import Conditions
 
 FOLDS = 5  # of rows by the hash of their ids, each left out of a fit in turn
-RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
 ACCELERATORS = {
     "H100-SXM": "H100",
     "H100-96GB-HBM2e-500W": "H100-96GB-500W",
@@ -105,14 +104,12 @@ NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A measured run: what it ran on, how it was strategy, and what was measured."""
+class Case(MeasuredRun):
+    """A measured run of a published table: where it is from, what is like it, and its memory."""
 
     id: str
     group: str
-    machine: Machine
-    strategy: ParallelStrategy
-    seconds: float | None
+    line: int = 0  # of no user's table
     fits: bool | None
     nodes: int
     like: tuple[Any, ...]
@@ -144,8 +141,8 @@ class Case:
 
     @property
     def room(self) -> float:
-        """Bytes of HBM that the run could fill."""
-        return memory.usable_bytes(self.machine.gpu.hbm_bytes, RESERVE, self.machine.gpu.memory_reserve_bytes)
+        """Bytes of HBM that the run could fill: nothing is kept free but the accelerator's constant."""
+        return self.machine.gpu.hbm_bytes - self.machine.gpu.memory_reserve_bytes
 
 
 def hash_of(name: str) -> int:
@@ -293,14 +290,14 @@ def _published(row: dict[str, str]) -> Case | str:
     if row["id"].startswith("kort22-layer"):
         return "times one layer, not a step"
     oom = row["oom"] == "1"
-    seconds = float(row["step_s"] or row["derived_step_s"] or 0) or None
+    seconds = float(row["step_s"] or row["derived_step_s"] or 0)
     if not row["TP"] or not row["DP"]:
         return "states no layout"
-    if seconds is None and not oom:
+    if not seconds and not oom:
         return "states neither a step time nor a failure for memory"
     stacks = {"megatron-bridge": lambda: bridge_stack(row, model.name), "torchtitan": lambda: titan_stack(row)}
     stack = stacks.get(software, lambda: Stack(software))()
-    return complete(row, model, stack, None if oom else seconds, fits=not oom)
+    return complete(row, model, stack, 0.0 if oom else seconds, fits=not oom)
 
 
 def _recent(row: dict[str, str]) -> Case | str:
@@ -317,7 +314,7 @@ def _recent(row: dict[str, str]) -> Case | str:
     return replace(case, group=group, logged_bytes=logged, recent=True, natural=natural)
 
 
-def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float | None, *, fits: bool) -> Case | str:
+def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float, *, fits: bool) -> Case | str:
     """Make the case of a row; unstated choices follow the framework's practice."""
     software = stack.name
     gpu_name = ACCELERATORS.get(row["gpu_type"], row["gpu_type"])

@@ -200,7 +200,7 @@ def write_points(path: Path, cases: Sequence[Case], errors: Mapping[str, float],
         writer = csv.writer(file)
         writer.writerow(POINT_COLUMNS)
         for c in cases:
-            seconds = c.seconds or 0.0
+            seconds = c.seconds
             ruled = seconds * (1 + rule[c.id]) if c.id in rule else ""
             predicted = seconds * (1 + errors[c.id])
             low, high = interval(c.machine, c.strategy, predicted, known[c.source])

@@ -57,7 +57,7 @@ def _line(name: str, cases: Sequence[Case], errors: Mapping[str, float]) -> str:
 
 def _is_inside(case: Case, error: float) -> bool:
     """Return whether the measured step lies in the interval of its prediction."""
-    seconds = case.seconds or 0.0
+    seconds = case.seconds
     low, high = interval(case.machine, case.strategy, seconds * (1 + error))
     return low <= seconds <= high
 

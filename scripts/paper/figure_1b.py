@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from plotting import row, write_picture
 
+from planner.physics import Floats
 from planner.simulation.flow_times import TransportName, flow_seconds
-from planner.simulation.simulated_routes import Fabric, Floats, permutation, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, permutation, tree_of_fabric
 
 BYTES = 300e6
 PAPER_MS = {"ecmp": 15.0, "adaptive": None, "spray": 3.0 * 1.05}

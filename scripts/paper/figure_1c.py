@@ -17,8 +17,9 @@ import numpy as np
 from incast_flows import incast
 from plotting import row, write_picture
 
+from planner.physics import Floats
 from planner.simulation.flow_times import Pauses, spread
-from planner.simulation.simulated_routes import Fabric, Floats, ecmp, tree_of_fabric
+from planner.simulation.simulated_routes import Fabric, ecmp, tree_of_fabric
 
 BYTES, RATE = 30e6, 100e9
 SENDERS = (0, 8, 16, 32, 64)

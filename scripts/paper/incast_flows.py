@@ -3,8 +3,9 @@
 import numpy as np
 
 from planner.errors import InputError
+from planner.physics import Ints
 from planner.simulation import simulated_routes
-from planner.simulation.simulated_routes import Flows, Ints, Tree
+from planner.simulation.simulated_routes import Flows, Tree
 
 
 def incast(tree: Tree, *, nodes: int, senders: int, size: float, sent: float, seed: int) -> tuple[Flows, Ints]:

@@ -141,15 +141,6 @@ def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
         assert max(ends[c][1] for c in ups) == max(ends[c][1] for c in downs)
 
 
-@each("tree", small_trees())
-def test_routes_without_failures_are_those_of_counted_cables(tree: Tree) -> None:
-    """Where none has failed, the cable drawn is the one that a count of the live cables at each hop leads to."""
-    flows, counted = permutation(tree.slots, 1.0, 0), Alive(tree)
-    counted.none_failed = False
-    for seed in range(5):
-        assert (ecmp(tree, flows, seed).link == ecmp(tree, flows, seed, counted).link).all()
-
-
 def test_failed_cables_are_not_used() -> None:
     """No hashed route takes a failed cable in either direction, and others still use the rest of its bundle."""
     tree = small_trees()[0]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from planner.instance.workload import Model, Precision, RecomputeModule
-from planner.physics import Num
+from planner.physics import Floats, Num
 from planner.physics.training import operations, schedule, transformer
 from planner.physics.training.operations import COMPUTE_BYTES, LayerShape, Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded
@@ -151,11 +151,6 @@ def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
     """Count the embeddings that a stage keeps: the token embedding on the first, the head on the last; tied are one."""
     ends = 1 * (np.asarray(stage) == 0) + 1 * (np.asarray(stage) == np.asarray(pipeline) - 1)
     return np.minimum(ends, 1) if model.tied_embeddings else ends
-
-
-def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float) -> float:
-    """Compute the bytes of HBM that a plan may fill: all less the fraction and the constant kept for the framework."""
-    return hbm_bytes * (1 - reserve_fraction) - reserve_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +309,9 @@ def memory_by_part(
     larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
     kept = schedule.layers_in_flight(in_flight, virtual_stages, layers, larger)
     of_layer = each.kept + recomputed / np.maximum(layers, 1) * (each.checkpoint - each.kept)
-    of_front = in_flight * np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each)
+    # What a dense front layer keeps beyond another layer, negative if less.
+    front_more = layer_bytes(m, s, front=True).kept - each.kept if transformer.front_layers(m.model) else 0.0
+    of_front = in_flight * np.asarray(front) / virtual_stages * front_more
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = end_copies(m.model, stage, pipeline)
     size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}
@@ -327,12 +324,7 @@ def memory_by_part(
     }
 
 
-def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
-    """Compute the activation bytes that a dense front layer keeps beyond another layer; negative if it keeps less."""
-    return layer_bytes(m, s, front=True).kept - each.kept if transformer.front_layers(m.model) else 0.0
-
-
-def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, Floats]:
     """Compute the bytes of memory by part on a GPU of every pipeline stage of a strategy, sequences padded."""
     m, p, v = padded(m, strategy.shape), strategy.pipeline_parallel, strategy.virtual_stages
     layers = strategy.layers_per_stage

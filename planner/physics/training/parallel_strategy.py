@@ -23,11 +23,6 @@ def context_racks(gpus: int, tensor_parallel: int, context_parallel: int) -> int
     return math.ceil(context_parallel / (gpus // tensor_parallel))
 
 
-def racks_per_replica(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
-    """Count the racks of one replica's stage under a parallel strategy of TP and CP on racks of `gpus` GPUs."""
-    return context_racks(gpus, tensor_parallel, context_parallel) * math.ceil(tensor_parallel / gpus)
-
-
 def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_parallel: int) -> int:
     """Count the racks of a rack stage's unit, of whole replicas (of `replica_gpus` on `racks`) and expert groups."""
     in_rack = max(1, replica_gpus // racks * replicas_per_rack)
@@ -219,7 +214,8 @@ class ParallelStrategy:
 
     def racks_per_replica(self, gpus_per_rack: int) -> int:
         """Count the racks over which one replica's stage spreads under the parallel strategy."""
-        return racks_per_replica(gpus_per_rack, self.tensor_parallel, self.context_parallel)
+        racks = context_racks(gpus_per_rack, self.tensor_parallel, self.context_parallel)
+        return racks * math.ceil(self.tensor_parallel / gpus_per_rack)
 
 
 NEEDS: dict[str, Parallelism] = {  # what a framework must have for a choice of the layout other than none of it

@@ -1,15 +1,16 @@
 """Pipeline schedules of a training step: the time they leave idle, chunks in flight, and the loss of unequal chunks."""
 
 import math
+from array import array
+from collections import deque
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import pairwise
+from functools import lru_cache
+from itertools import chain, zip_longest
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.physics import Num, tick
+from planner.physics import Floats, Num, tick
 
 Schedule = Literal["1f1b", "zb-h1"]
 
@@ -107,10 +108,6 @@ def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
     return (np.asarray(pipeline) == 1) | (np.asarray(virtual_stages) > 1)
 
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
 def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
     """Divide the layers of a pipeline stage into chunks as equal as possible, the larger first or the smaller."""
     sizes = tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
@@ -119,8 +116,7 @@ def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False
 
 FEW_ROUNDS = 10  # run at first; a round that repeats is looked for among them, behind those that fill the pipeline
 SAME = 1e-12  # relative, by which shifts of a repeated round may differ
-TICK_WAVES = 512
-MANY_AT_ONCE = 16  # passes of a wave, from which arrays are faster than a loop
+TICK_PASSES = 8192  # between two ticks
 
 
 @lru_cache(maxsize=4096)
@@ -153,91 +149,49 @@ def run_passes(
     micro-batches go through all chunks, a short last one in a whole one's slots; a device warms up with 2·(p-i-1) +
     (v-1)·p passes (Narayanan 2021, section 2.2). Exchanges take no time.
     """
-    v = len(forward)
-    order = _order(pipeline, micro_batches, v)
-    ends = np.zeros(len(order.own) + 1)  # the last entry, 0, is that of a pass that waits for nothing
-    if len(order.own) < MANY_AT_ONCE * len(order.starts):  # waves of so few passes that a loop is faster
-        seconds, known = (*forward, *backward), ends.tolist()
+    columns, seconds = _order(pipeline, micro_batches, len(forward)), (*forward, *backward)
+    ends = [0.0] * (len(columns[0]) + 1)  # the last is that of no pass, for which one that waits for nothing waits
+    for first in range(0, len(columns[0]), TICK_PASSES):
         tick()
-        for own, before, need, other, kind in order.one_by_one:
-            start, second, third = known[before], known[need], known[other]
-            if second > start:  # noqa: PLR1730 - a call takes twice as long
-                start = second
-            if third > start:  # noqa: PLR1730
-                start = third
-            known[own] = start + seconds[kind]
-        ends = np.array(known)
-    else:
-        each = np.array([*forward, *backward])[order.kind]
-        for k, (a, b) in enumerate(pairwise(order.starts)):
-            if k % TICK_WAVES == 0:
-                tick()
-            ends[order.own[a:b]] = ends[order.waits[:, a:b]].max(axis=0) + each[a:b]
-    return float(ends.max()), ends[:-1].reshape(2 * pipeline * v, micro_batches)
-
-
-@dataclass(frozen=True)
-class PassOrder:
-    """The passes of a pipeline schedule by waves: none waits for another of its wave, all for earlier ones only."""
-
-    own: Ints
-    waits: Ints  # for the pass before it on its device, and for its two inputs
-    kind: Ints
-    starts: list[int]  # of waves
-
-    @cached_property
-    def one_by_one(self) -> list[tuple[int, ...]]:
-        """Return the passes of the schedule in order: number, the three that it waits for, and kind."""
-        return list(zip(self.own.tolist(), *self.waits.tolist(), self.kind.tolist(), strict=True))
+        passes = zip(*(column[first : first + TICK_PASSES] for column in columns), strict=True)
+        for own, before, need, kind in passes:
+            free, made = ends[before], ends[need]  # of the device, and of the input
+            ends[own] = (free if free > made else made) + seconds[kind]
+    return max(ends), np.array(ends[:-1]).reshape(-1, micro_batches)
 
 
 @lru_cache(maxsize=8)
-def _order(p: int, m: int, v: int) -> PassOrder:
-    """Sort the passes of a pipeline schedule into waves, each behind the last pass that it waits for."""
-    none = 2 * p * v * m  # a number behind the last means no pass
+def _order(p: int, m: int, v: int) -> "list[array[int]]":
+    """List the passes of a pipeline schedule behind those that they wait for: number, two waited for, and kind."""
+    # Numbers go by place (p of each chunk forward, then p of each backward) and micro-batch; the one behind the last is
+    # that of no pass. A pass waits for the one before it on its device and for the one that makes its input, at the
+    # place before it forward and behind it backward; its device has run the forward pass of a backward one long before.
+    forward, none, passes = p * v * m, 2 * p * v * m, array("i")
     rounds, width = (-(-m // p), p) if v > 1 else (1, m)  # of micro-batches, in order of which the chunks pass them
-    queues: list[tuple[Ints, Ints, Ints]] = []
-    chunk = np.tile(np.repeat(np.arange(v), width), rounds)
-    batches = np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :] + np.zeros((1, v, 1), int)
-    batch, count = batches.ravel(), batches.size
+    turns = [(chunk, turn * width + k) for turn in range(rounds) for chunk in range(v) for k in range(width)]
+    queues = []
     for i in range(p):
         tick()
-        # Passes of device i: numbers, what each waits for (the one before it, and two that make its inputs), and kinds.
-        place = chunk * p + i
-        ahead = (place * m + batch, np.where(place > 0, (place - 1) * m + batch, none), np.full(len(batch), none))
-        place = (v - 1 - chunk) * p + i
-        after = np.where(place < p * v - 1, (p * v + place + 1) * m + batch, none)
-        back = ((p * v + place) * m + batch, place * m + batch, after)
-        warm = min(count, p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
-        # A forward pass is placed at twice its number after the warm-up, a backward pass one place after its partner.
-        when = np.concatenate([2 * np.arange(count), 2 * (np.arange(count) + warm) + 1])
-        order = np.argsort(when, kind="stable")
-        order = order[np.concatenate([batch, batch])[order] < m]
-        own, need, other = (np.concatenate(pair)[order] for pair in zip(ahead, back, strict=True))
-        kind = np.concatenate([chunk, v + (v - 1 - chunk)])[order]
-        queues.append((own, np.stack([np.concatenate([[none], own[:-1]]), need, other]), kind))
-    wave = [0] * none + [-1]
-    todo = [(own.tolist(), *waits[1:].tolist()) for own, waits, _ in queues]
-    clock, at, left = [-1] * p, [0] * p, p
-    while left:
-        left = 0
+        ahead = [(chunk * p + i, batch) for chunk, batch in turns]
+        back = [((2 * v - 1 - chunk) * p + i, batch) for chunk, batch in turns]
+        warm = min(len(turns), p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
+        # Once warm, a device takes a forward and a backward pass in turn; a short last round leaves some turns empty.
+        slots = (*ahead[:warm], *chain.from_iterable(zip_longest(ahead[warm:], back, fillvalue=(0, m))))
+        queues.append(deque((place, batch) for place, batch in slots if batch < m))
+    last, ended = [none] * p, [False] * none + [True]
+    while len(passes) < 4 * none:
         tick()
-        for i, (own, need, other) in enumerate(todo):
-            j, now, last = at[i], clock[i], len(own)
-            while j < last:
-                a, b = wave[need[j]], wave[other[j]]
-                if a == 0 or b == 0:  # not run yet
+        for i, queue in enumerate(queues):
+            while queue:
+                place, batch = queue[0]
+                own = place * m + batch
+                need = (own - m if place else none) if own < forward else min(own + m, none)
+                if not ended[need]:
                     break
-                now = max(now, a, b, 0) + 1
-                wave[own[j]] = now
-                j += 1
-            at[i], clock[i] = j, now
-            left += j < last
-    own, waits, kind = (np.concatenate([q[k] for q in queues], axis=-1) for k in range(3))
-    waves = np.array(wave)[own]
-    by_wave = np.argsort(waves, kind="stable")
-    starts = np.searchsorted(waves[by_wave], np.arange(1, int(waves.max()) + 2)).tolist()
-    return PassOrder(own[by_wave], waits[:, by_wave], kind[by_wave], starts)
+                queue.popleft()
+                passes.extend((own, last[i], need, place // p))
+                last[i], ended[own] = own, True
+    return [passes[column::4] for column in range(4)]
 
 
 def excess_seconds(

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
-from planner.physics import Num, step_errors
+from planner.physics import Ints, Num, step_errors
 from planner.physics.network.transport import wait_for_others
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule, transformer
@@ -20,7 +20,7 @@ from planner.physics.training.layer_time import LayerTimes, ReplicaGroup, expose
 from planner.physics.training.memory import stage_gradient_bytes, weights_of, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
-from planner.physics.training.schedule import Ints, PipelineCounts, Schedule
+from planner.physics.training.schedule import PipelineCounts, Schedule
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
 
 
@@ -55,9 +55,9 @@ def machine_of(instance: Instance) -> Machine:
 
 
 def memory_limit_bytes(instance: Instance) -> float:
-    """Return the bytes of HBM of one GPU that a predicted layout may fill."""
+    """Return the bytes of a GPU's HBM that a layout may fill: less a fraction, then the constant for the framework."""
     gpu = machine_of(instance).gpu
-    return memory.usable_bytes(gpu.hbm_bytes, instance.limits.memory_reserve_fraction, gpu.memory_reserve_bytes)
+    return gpu.hbm_bytes * (1 - instance.limits.memory_reserve_fraction) - gpu.memory_reserve_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,11 +112,6 @@ def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int
     assert memory.end_copies(m, stage, p) == copies
 
 
-def test_usable_memory() -> None:
-    """The fraction is kept first, then the constant."""
-    assert memory.usable_bytes(80e9, 0.05, 1e9) == pytest.approx(75e9)
-
-
 def held_by_a_rank(model: Model, s: int, c: int, recompute: memory.Recompute) -> float:
     """Count one layer's tensors on a rank of CP `c`, tensor by tensor: it has s/c tokens, and each sees all s keys."""
     rows, h = s // c, model.hidden

@@ -267,6 +267,14 @@ def test_a_name_left_in_the_catalogue_is_refused() -> None:
         step_prediction.machine_of(instance.replaced(hardware__accelerator="H100"))
 
 
+def test_usable_memory() -> None:
+    """The fraction is kept first, then the constant."""
+    instance = load_instance(Path("instances/one-rack.json"))
+    own = instance.hardware.accelerator.replaced(hbm_bytes=80e9, memory_reserve_bytes=1e9)
+    known = instance.replaced(hardware__accelerator=own, limits__memory_reserve_fraction=0.05)
+    assert step_prediction.memory_limit_bytes(known) == pytest.approx(75e9)
+
+
 def test_model_flop_utilisation() -> None:
     """The model's FLOP, without recompute, over those of all GPUs at their peak in the seconds of a step."""
     instance, s = load_instance(Path("instances/one-rack.json")), layout((40, 40), recompute="full")

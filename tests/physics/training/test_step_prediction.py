@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from each_case import each
 from hypothesis import assume, given, settings
@@ -27,7 +26,6 @@ from planner.physics.training.parallel_strategy import (
     ParallelStrategy,
     block_of,
     context_racks,
-    racks_per_replica,
     unsupported,
 )
 from planner.physics.training.step_prediction import Conditions, least_first_stage, least_layers, queue_seconds
@@ -139,8 +137,9 @@ def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
 
 def test_tp_groups_stay_in_a_rack() -> None:
     """TP 25 times CP 9 on 72 GPUs takes 5 racks: two groups a rack, and not the 4 racks of 225 GPUs."""
-    assert (context_racks(72, 25, 9), racks_per_replica(72, 25, 9)) == (5, 5)
-    assert (context_racks(72, 144, 3), racks_per_replica(72, 144, 3)) == (3, 6)
+    for t, c, context, replica in ((25, 9, 5, 5), (144, 3, 3, 6)):
+        wide = layout((LAYERS,), tensor_parallel=t, context_parallel=c)
+        assert (context_racks(72, t, c), wide.racks_per_replica(72)) == (context, replica)
 
 
 def test_blocks() -> None:
@@ -163,14 +162,13 @@ class StopError(Exception):
 
 @each("pipeline", [2, 32])
 def test_a_long_walk_can_be_ended(pipeline: int) -> None:
-    """A tick is called at first, with many passes at once again after each 512 waves; what it raises ends the walk."""
+    """A tick is called at first, and again after each 8,192 passes; what it raises ends the walk."""
     calls: list[int] = []
     many = pipeline, 500, (1.0,), (2.0,)
     schedule.run_passes(*many)  # sorts the passes, which ticks too, and keeps their order
     with ticking(lambda: calls.append(1)):
         schedule.run_passes(*many)
-    waves = len(schedule._order(pipeline, 500, 1).starts) - 1
-    assert waves >= 1000 and len(calls) == (-(-waves // 512) if pipeline == 32 else 1)
+    assert len(calls) == -(-2 * pipeline * 500 // 8192)
 
     def stop() -> None:
         raise StopError
@@ -179,14 +177,14 @@ def test_a_long_walk_can_be_ended(pipeline: int) -> None:
         schedule.run_passes(*many)
 
 
-@each(("pipeline", "micro_batches", "v"), [(3, 8, 3), (5, 5, 1), (4, 16, 2)])
-def test_passes_one_by_one_end_when_passes_in_waves_do(pipeline, micro_batches, v, monkeypatch) -> None:
-    """A loop over passes, and arrays of those that run at once, end at the same seconds to the last digit."""
-    seconds = tuple(1.0 + 0.1 * k for k in range(v)), tuple(2.0 + 0.3 * k for k in range(v))
-    finish, ends = schedule.run_passes(pipeline, micro_batches, *seconds)
-    monkeypatch.setattr(schedule, "MANY_AT_ONCE", 0)
-    again, others = schedule.run_passes(pipeline, micro_batches, *seconds)
-    assert finish == again and np.array_equal(ends, others)
+@each(("p", "v", "m"), [(1, 1, 3), (3, 1, 2), (5, 1, 9), (3, 3, 8), (4, 2, 16), (5, 4, 3), (2, 3, 7)])
+def test_every_pass_ends_when_the_order_of_events_says(p: int, v: int, m: int) -> None:
+    """Each pass waits for its device and both its inputs, in short last rounds too, to the last digit."""
+    forward, backward = tuple(1.0 + 0.1 * c for c in range(v)), tuple(2.0 + 0.3 * c for c in range(v))
+    done = run(p, v, m, lambda _, kind, c: forward[c] if kind == "F" else backward[c])
+    finish, ends = schedule.run_passes(p, m, forward, backward)
+    assert finish == max(done.values())
+    assert all(ends[place + p * v * (kind == "B"), k] == end for (kind, place, k), end in done.items())
 
 
 def with_front(dense: int, seconds: float = 0.0) -> Any:
