@@ -15,16 +15,7 @@ import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
 from planner.models import resolved_switches
-from planner.models.fabric.design_table import (
-    KEY,
-    NO_OPTIONS,
-    ArrayTable,
-    DesignTable,
-    DominanceTest,
-    Flags,
-    Floats,
-    Ints,
-)
+from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
 from planner.physics.network.clos_fabric import Metres, Places
 from planner.physics.network.dragonfly import group_wan_links
@@ -52,7 +43,6 @@ Pins = Mapping[str, Any]
 TIERS_OF_PIN = dict.fromkeys(("leaf_up_ports", "leaf_bundle", "spine_down_ports", "spine_switch"), 2)
 TIERS_OF_PIN |= dict.fromkeys(("rails_per_pod", "leaf_domains_per_pod"), 2) | {"core_up_ports": 4}
 TIERS_OF_PIN |= dict.fromkeys(("spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"), 3)
-NOTHING_FOUND = DominanceTest(NO_OPTIONS, power_counts=False)
 Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all
 
 
@@ -266,8 +256,7 @@ class SiteMode:
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
     core: int = 0  # the same of cores
     first_core: bool = True  # no pair before has these spines: it stands for fabrics of spines without cores
-    # The templates found so far, which later ones must beat in something.
-    front: DominanceTest = NOTHING_FOUND
+    front: DominanceTest = field(init=False)  # the templates found so far, which later ones must beat in something
 
     def __post_init__(self) -> None:
         self.network, self.mode = self.prices.network, self.prices.mode

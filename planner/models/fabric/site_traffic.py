@@ -7,6 +7,7 @@ of racks parts.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,8 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
     """Return every stage's pieces by leaf domain, racks in rank order; a piece ends where the domain changes."""
     pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
     for stage, racks in enumerate(order):
-        first = 0
-        for k in range(1, len(racks) + 1):
-            if k == len(racks) or racks[k] // size != racks[first] // size:
-                domain, own = racks[first] // size, fold(racks[first:k], digits)
-                pieces.append(Assignment(stage=stage, leaf_domain=domain, racks=own))
-                first = k
+        for domain, own in groupby(racks, lambda rack: rack // size):
+            pieces.append(Assignment(stage=stage, leaf_domain=domain, racks=fold([*own], digits)))
     return tuple(pieces)
 
 
