@@ -12,7 +12,7 @@ slowdown at all.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -86,7 +86,6 @@ def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Int
     return np.where(fits & (boxes <= positions), boxes, NONE)
 
 
-@cache
 def part_sizes(items: int) -> Ints:
     """Return the sizes ceil(items / parts) of a tree's pods, once each: no smaller size makes as few parts."""
     return np.unique(-(-items // np.arange(1, items + 1, dtype=np.int64)))
@@ -476,7 +475,6 @@ def _zone_rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneR
     return ZoneRows(x, high, floor, step, usd, mw).part(np.flatnonzero(worth))
 
 
-@lru_cache(maxsize=4096)
 def _zones(across: int, along: int, core_down: int, core_ports: int, min_zones: int) -> Ints:
     """List pods of a zone of four tiers, across and along: the fewest for each count; divisors of pinned ports."""
     sizes = [

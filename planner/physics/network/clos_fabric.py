@@ -74,17 +74,13 @@ class Places:
         at = np.stack([place * floor.rack_pitch_m, row * floor.row_pitch_m], axis=1)
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
-    def middle(self, first: Ints, after: Ints) -> Metres:
-        """Return the middle of racks `first` to `after` - 1, where cables end, in metres along and across the rows."""
-        last = np.minimum(after, self.racks)
-        middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
-        return middle
-
     def runs(self, size: int) -> Metres:
         """Return the middles of consecutive runs of `size` racks on the floor, where their cables end, in metres."""
         if size not in self._runs:
-            begin = np.arange(0, self.racks, size)
-            self._runs[size] = self.middle(begin, begin + size)
+            first = np.arange(0, self.racks, size)
+            last = np.minimum(first + size, self.racks)
+            sums = self._sums.take(last, axis=0) - self._sums.take(first, axis=0)
+            self._runs[size] = sums / (last - first)[:, None]
         return self._runs[size]
 
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
