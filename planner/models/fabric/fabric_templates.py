@@ -218,7 +218,7 @@ class Templates:
         self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
     ) -> DesignTable:
         """Build a site's templates: trees with all domains in a pod first, then others; `listed`: known ones."""
-        racks, sites = traffic.racks(blocks), list[SiteMode]()
+        racks, sites, alone = traffic.racks(blocks), list[SiteMode](), list[DesignTable]()
         known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks, bool(traffic.exchange_gbps))
         if order not in self.loads_of:
             if len(self.loads_of) >= MOST_LOADS:
@@ -240,31 +240,27 @@ class Templates:
             pairs = self._pairs(mode, pins)
             if mode.grouped:  # groups have no cores, and of routers all are leaves
                 pairs = tuple(dict.fromkeys((spine * mode.has_spines, 0) for spine, _ in pairs))
+            else:
+                alone += trees.single(one)
             for k, (spine, core) in enumerate(pairs):
                 first = spine not in (other for other, _ in pairs[:k])
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
-        firsts = {s.index: s for s in reversed(sites)}  # of each mode
-        alone = [table for s in firsts.values() if not s.mode.grouped for table in trees.single(s)]
-        found = self._met([self.rivals, *alone, *listed], sites)
-        found = self._with(found, sites, ALL_DOMAINS)
-        found = self._with(found, sites, SOME_DOMAINS)
-        if not self.min_local_share:
-            found = self._with(found, sites, GROUPS)
-            found = found if shallow and len(found) else self._with(found, sites, ZONES)
-        return found
+        sites = [s for s in sites if len(s.stripes)]
+        self._meet([self.rivals, *alone, *listed], sites)
+        for kind in (ALL_DOMAINS, SOME_DOMAINS, GROUPS, ZONES)[: 2 if self.min_local_share else None]:
+            if not (kind is ZONES and shallow and len(self.latest)):
+                self._add(kind, sites)
+        return self.latest
 
-    def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
+    def _add(self, kind: Builder, sites: list[SiteMode]) -> None:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        every = {id(s): kind.sizes(s, kind.tiers) for s in sites if len(s.stripes)}
+        sizes_of = [(s, kind.sizes(s, kind.tiers)) for s in sites]
         begun = slice(kind.first // 2, None, kind.first)
         for first in (True, False):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
-            for s in sites:
-                sizes = every.get(id(s), s.domain_sizes[:0])
-                sizes = sizes[begun] if first else np.delete(sizes, begun)
-                if not len(sizes):
-                    continue
+            for s, every in sizes_of:
+                sizes = every[begun] if first else np.delete(every, begun)
                 prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
                 order = np.argsort(prices[0], kind="stable")
                 order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
@@ -280,16 +276,14 @@ class Templates:
                 for more in kind.build(s, left, leaves) if len(left) else ():
                     self.deadline.check()
                     if any(len(x) for x in more):
-                        found = self._met([found, *more], sites)
-        return found
+                        self._meet([self.latest, *more], sites)
 
-    def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
+    def _meet(self, parts: list[DesignTable], sites: list[SiteMode]) -> None:
         """Join tables of fabric templates, and make the result the front that templates built later must beat."""
-        self.latest = found = undominated(parts, power_counts=self.power_counts)
-        front = DominanceTest(found, power_counts=self.power_counts)
+        self.latest = undominated(parts, power_counts=self.power_counts)
+        front = DominanceTest(self.latest, power_counts=self.power_counts)
         for s in sites:
             s.front = front
-        return found
 
     def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
         """Return row `i` of a table as a full template: price and power by the bill, slowdowns as the checker's."""
@@ -430,8 +424,7 @@ def alternatives(
 
 def unavoidable_splits(r: FabricRequest, domain: int) -> int:
     """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
-    full, last = divmod(r.racks, domain)
-    return max(0, r.groups - full * (domain // r.group_racks) - last // r.group_racks)
+    return transport.lower_bound_split(transport.domain_racks(r.racks, domain), r.groups, r.group_racks)
 
 
 def _figures(designs: Sequence[Row], axes: Sequence[str]) -> Floats:
