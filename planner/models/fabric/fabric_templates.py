@@ -255,9 +255,9 @@ class Templates:
     def _add(self, kind: Builder, sites: list[SiteMode]) -> None:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        sizes_of = [(s, kind.sizes(s, kind.tiers)) for s in sites]
+        sizes_of = [(s, sizes) for s in sites if len(sizes := kind.sizes(s, kind.tiers))]
         begun = slice(kind.first // 2, None, kind.first)
-        for first in (True, False):
+        for first in (True, False)[: kind.first]:
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
             for s, every in sizes_of:
                 sizes = every[begun] if first else np.delete(every, begun)
@@ -395,8 +395,7 @@ def alternatives(
     kinds, found, ended = dict[tuple[int, int], list[int]](), dict[tuple[int, int], DesignTable](), ""
     for size in sorted({*range(1, largest + 1), request.racks}):
         outside = max(0, request.racks - size) if "leaf" in counted else 0
-        split = unavoidable_splits(request, size)
-        kinds.setdefault((outside, split if "splits" in counted else 0), []).append(size)
+        kinds.setdefault((outside, unavoidable_splits(request, size) if "splits" in counted else 0), []).append(size)
     try:
         for kind, sizes in sorted(kinds.items()):
             better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
@@ -406,14 +405,8 @@ def alternatives(
             found[kind] = x.part(np.isin(x.key[:, AT["domain"]], sizes))
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
-    # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
     x = DesignTable.joined([NO_OPTIONS, *found.values()])
-    domain = x.key[:, AT["domain"]]
-    splits = [unavoidable_splits(request, n) for n in domain.tolist()]
-    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "splits": splits}
-    by_axis["leaf"] = np.maximum(0, request.racks - domain)
-    kept = pareto_front(_rounded(np.array([by_axis[a] for a in counted], dtype=np.float64).T)).tolist()
-    designs = [_row(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in kept]
+    designs = [_row(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in range(len(x))]
     designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
     if not every and "time" in counted:
         designs = _ladder(designs, counted, t.transport_slowdown)
@@ -455,15 +448,15 @@ def _ladder(designs: list[Row], axes: Sequence[str], transport_slowdown: float) 
 def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> Row:
     """Return the figures of a design of the frontier, those of the axes first, and its choices."""
     d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
-    row: Row = {
+    figures = {
         "cost_usd": x.usd,
         "pipeline_send_slowdown": x.send,
         "power_mw": x.mw,
         "racks_outside_leaf": max(0, d.racks - d.domain_racks),
         "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
     }
-    row = {FABRIC_AXES[a]: float(row.pop(FABRIC_AXES[a])) for a in axes} | row
-    row |= {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
+    row: Row = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
+    row |= figures | {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
     others = zip(("spine_switch", "core_switch"), x.above[: d.tiers - 1], strict=False)
     row |= {pin: name for pin, name in others if name != x.switch}
     row |= {"rails_per_leaf": d.rail_gpus} if x.family == "rail" else {}

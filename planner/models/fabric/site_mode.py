@@ -75,9 +75,8 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
         splits = fabric_designs.port_splits(s, rate)
         for family in dict.fromkeys(network.families):
             rack, kind = fabric_designs.FAMILIES[family].rack_ports(gpus), fabric_designs.FAMILIES[family].design
-            above = kind.grouped, len(kind.tier_names) > 1
             for n, split in product(fabric_designs.rails_together(network, gpus) if family == "rail" else (1,), splits):
-                yield Mode(s, family, *rack.shared(n), lanes, rate, split, *above)
+                yield Mode(s, family, *rack.shared(n), lanes, rate, split, kind.grouped, len(kind.tier_names) > 1)
 
 
 def times(count: Any, price: Prices) -> Prices:
@@ -161,8 +160,7 @@ class LinkPrices:
         m, places = self.mode, self.places
         if not ports or places is None:
             return self.adjacent_links(ports)
-        lengths = places.to_middle(pod, places.racks)
-        across, each = -(-m.rails // rails), self._priced(lengths)
+        across, each = -(-m.rails // rails), self._priced(places.to_middle(pod, places.racks))
         total = times(group_wan_links(ports, each.shape[1] * across, across), each).sum(axis=1, keepdims=True)
         return times(m.networks * m.switch.link_factor, total)
 
