@@ -93,7 +93,7 @@ def cables(physics: PlanPhysics) -> Violations:
         shapes["gpu"] = design.racks * design.gpus_per_rack, design.lanes
         total = CableTally(lay(design), shapes, split)
         yield from (broken(rule, text) for text in (*total.twice, *total.absent))
-        ends, joined = total.cables["gpu", "leaf"], total.cables[WAN_GATEWAY, design.top[0]]
+        ends, joined = (sum(n for (low, _), n in total.cables.items() if low == own) for own in ("gpu", WAN_GATEWAY))
         if gateway is not None:
             # Each switch of a gateway has a port to the wide area for every link up.
             up = total.used[WAN_GATEWAY].sum(axis=1) // split

@@ -149,7 +149,8 @@ def frontier(
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")
     physics, options = PlanPhysics(plan=plan), Options(time_limit=time_limit, seed=plan.seed)
-    merits = [figure for axis, figure in FABRIC_AXES.items() if axis in {"cost", *axes}]
+    axes = {"cost", *axes}
+    merits = [figure for axis, figure in FABRIC_AXES.items() if axis in axes]
     for site in sorted(physics.racks_by_site.keys() & plan.fabric.sites.keys()):
         request = request_of(physics, plan.layout, site)
         for size in leaf_sizes or (None,):

@@ -706,6 +706,12 @@ def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> Non
         assert not sizes or x["leaf_domain_racks"] in sizes
 
 
+def test_axes_are_read_once() -> None:
+    """Axes may come from an iterator; every site has the frontier of all of them."""
+    axes = ("cost", "leaf", "time")
+    assert list(frontier(PLAN, axes=iter(axes))) == list(frontier(PLAN, axes=axes))
+
+
 def cheapest(plan: Plan, **built: int) -> float:
     """Return the least cost of a fabric for the plan of one site, other GPUs of which are cabled."""
     site = plan.fabric.sites["cluster"].replaced(**built)

@@ -49,7 +49,7 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
 
 Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]  # prices by racks, kind of link and sizes that it joins
-Row = dict[str, Any]  # figures and choices of a design of the frontier, as `planner fabric pareto` prints them
+FrontierRow = dict[str, Any]  # figures and choices of a design of the frontier, as `planner fabric pareto` prints them
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept
@@ -247,20 +247,25 @@ class Templates:
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
         sites = [s for s in sites if len(s.stripes)]
         self._meet([self.rivals, *alone, *listed], sites)
-        for kind in (ALL_DOMAINS, SOME_DOMAINS, GROUPS, ZONES)[: 2 if self.min_local_share else None]:
-            if not (kind is ZONES and shallow and len(self.latest)):
-                self._add(kind, sites)
+        self._add(ALL_DOMAINS, sites)
+        self._add(SOME_DOMAINS, sites)
+        if not self.min_local_share:
+            self._add(GROUPS, sites)
+            if not (shallow and len(self.latest)):
+                self._add(ZONES, sites)
         return self.latest
 
     def _add(self, kind: Builder, sites: list[SiteMode]) -> None:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        sizes_of = [(s, sizes) for s in sites if len(sizes := kind.sizes(s, kind.tiers))]
+        sizes_of = [(s, kind.sizes(s, kind.tiers)) for s in sites]
         begun = slice(kind.first // 2, None, kind.first)
-        for first in (True, False)[: kind.first]:
+        for first in (True, False):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
             for s, every in sizes_of:
                 sizes = every[begun] if first else np.delete(every, begun)
+                if not len(sizes):
+                    continue
                 prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
                 order = np.argsort(prices[0], kind="stable")
                 order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
@@ -370,7 +375,7 @@ def alternatives(
     axes: Iterable[str] = ("cost", "time", "splits"),
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
-) -> list[Row]:
+) -> list[FrontierRow]:
     """Return a frontier of fabrics, none matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
 
     `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
@@ -379,7 +384,8 @@ def alternatives(
     network, rack = instance.network, instance.hardware.rack
     if network is None or not isinstance(rack, Rack):
         raise ValueError("a fabric needs a network and a rack; load the instance through planner.load")
-    counted = [axis for axis in FABRIC_AXES if axis in {"cost", *axes}]
+    asked = {"cost", *axes}
+    counted = [axis for axis in FABRIC_AXES if axis in asked]
     pins = {path: value for path, value in instance.pins.items() if path.startswith("fabric.")}  # no order of racks
     t = Templates(
         instance=instance.replaced(pins=pins),
@@ -420,7 +426,7 @@ def unavoidable_splits(r: FabricRequest, domain: int) -> int:
     return transport.lower_bound_split(transport.domain_racks(r.racks, domain), r.groups, r.group_racks)
 
 
-def _figures(designs: Sequence[Row], axes: Sequence[str]) -> Floats:
+def _figures(designs: Sequence[FrontierRow], axes: Sequence[str]) -> Floats:
     return np.array([[x[FABRIC_AXES[a]] for a in axes] for x in designs]).reshape(len(designs), len(axes))
 
 
@@ -429,7 +435,7 @@ def _rounded(figures: Floats) -> Floats:
     return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
 
 
-def _ladder(designs: list[Row], axes: Sequence[str], transport_slowdown: float) -> list[Row]:
+def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown: float) -> list[FrontierRow]:
     """Return the designs of a frontier that are the best below some step of the ladder of send slowdowns."""
     # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
     # all trade-offs are kept.
@@ -445,7 +451,7 @@ def _ladder(designs: list[Row], axes: Sequence[str], transport_slowdown: float) 
     return [designs[i] for i in sorted(kept)]
 
 
-def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> Row:
+def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
     """Return the figures of a design of the frontier, those of the axes first, and its choices."""
     d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
     figures = {
@@ -455,7 +461,7 @@ def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) 
         "racks_outside_leaf": max(0, d.racks - d.domain_racks),
         "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
     }
-    row: Row = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
+    row: FrontierRow = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
     row |= figures | {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
     others = zip(("spine_switch", "core_switch"), x.above[: d.tiers - 1], strict=False)
     row |= {pin: name for pin, name in others if name != x.switch}

@@ -13,7 +13,7 @@ from tiers import more
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models import FABRIC_AXES, FabricRequest, Options
-from planner.models.fabric.fabric_templates import Row, alternatives
+from planner.models.fabric.fabric_templates import FrontierRow, alternatives
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.transport import pipeline_send_slowdown
@@ -47,7 +47,7 @@ def no_worse(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
     return all(a[x] <= b[x] + 1e-9 * abs(b[x]) for x in axes)
 
 
-def points_of(found: list[Row], axes: tuple[str, ...]) -> list[Point]:
+def points_of(found: list[FrontierRow], axes: tuple[str, ...]) -> list[Point]:
     return [{x: a[FABRIC_AXES[x]] for x in axes} for a in found]
 
 
@@ -134,6 +134,7 @@ def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
     found = alternatives(i, r, Options(), axes=("cost", "leaf"))
     sizes = [int(a["leaf_domain_racks"]) for a in found]
     assert sizes == sorted(sizes) and sizes[-1] == 12 and len(sizes) > 1
+    assert alternatives(i, r, Options(), axes=iter(("leaf", "cost"))) == found  # read once
 
 
 def test_time_that_ends_is_reported() -> None:
