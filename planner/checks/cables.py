@@ -93,17 +93,15 @@ def cables(physics: PlanPhysics) -> Violations:
         shapes["gpu"] = design.racks * design.gpus_per_rack, design.lanes
         total = CableTally(lay(design), shapes, split)
         yield from (broken(rule, text) for text in (*total.twice, *total.absent))
-        by_low: Counter[str] = Counter()
-        for (low, _), number in total.cables.items():
-            by_low[low] += number
-        joined, ends = by_low.pop(WAN_GATEWAY, 0) // split, by_low.pop("gpu", 0)
+        ends, joined = (sum(n for (low, _), n in total.cables.items() if low == own) for own in ("gpu", WAN_GATEWAY))
         if gateway is not None:
             # Each switch of a gateway has a port to the wide area for every link up.
             up = total.used[WAN_GATEWAY].sum(axis=1) // split
             matched = int(np.minimum(up, design.ports - up).sum())
-            yield from figures(rule, gateway, {"uplinks": joined, "wan_ports": matched})
+            yield from figures(rule, gateway, {"uplinks": joined // split, "wan_ports": matched})
             yield from must_equal(rule, "WAN gateway switches without a cable", 0, int((up == 0).sum()))
-        yield from figures(rule, fabric, {"endpoint_links": ends, "switch_links": by_low.total() // split})
+        between = (total.cables.total() - ends - joined) // split
+        yield from figures(rule, fabric, {"endpoint_links": ends, "switch_links": between})
         yield from must_equal(rule, "NIC ports with a cable", fabric.endpoint_links, int(total.used["gpu"].sum()))
         for tier in fabric.tiers:
             unused = int((~total.used[tier.name].any(axis=1)).sum())

@@ -3,7 +3,7 @@
 A request is explicit, typed, and all that the next decision knows of those before it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -104,14 +104,6 @@ FABRIC_AXES = {
     "leaf": "racks_outside_leaf",
     "splits": "unavoidable_splits",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
-    """A non-dominated alternative of one decision: its figures of merit, all minimized, and its choices."""
-
-    merits: dict[str, float]
-    choices: dict[str, object] = field(default_factory=dict)
 
 
 def resolved_switches(switches: tuple[Switch | str, ...]) -> list[Switch]:

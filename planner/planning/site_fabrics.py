@@ -149,15 +149,15 @@ def frontier(
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")
     physics, options = PlanPhysics(plan=plan), Options(time_limit=time_limit, seed=plan.seed)
+    axes = {"cost", *axes}
+    merits = [figure for axis, figure in FABRIC_AXES.items() if axis in axes]
     for site in sorted(physics.racks_by_site.keys() & plan.fabric.sites.keys()):
         request = request_of(physics, plan.layout, site)
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {f"fabric.{site}.leaf_domain_racks": size})
             instance, messages = plan.instance.replaced(pins=pins), list[str]()
             how: dict[str, Any] = {"site": site, "axes": axes, "every": every, "report": messages.append}
-            designs = alternatives(instance, request, options, **how)
-            merits = list(designs[0].merits) if designs else []
-            figures = [{**design.merits, **design.choices} for design in designs]
+            figures = alternatives(instance, request, options, **how)
             broken = list(rules(physics, site, figures, merits, leaf_size=size))
             if broken:
                 wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])

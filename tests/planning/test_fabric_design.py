@@ -373,14 +373,14 @@ def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, compla
 
 def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that time ends among three tiers has the cheapest of two, and says that nothing is proven."""
-    proven, whole = designed(32), Templates._with
+    proven, whole = designed(32), Templates._add
 
-    def ending(tables: Any, found: Any, sites: Any, kind: Any) -> Any:
+    def ending(tables: Any, kind: Any, sites: Any) -> None:
         if kind.tiers > 2:
             raise OutOfTimeError
-        return whole(tables, found, sites, kind)
+        whole(tables, kind, sites)
 
-    monkeypatch.setattr(Templates, "_with", ending)
+    monkeypatch.setattr(Templates, "_add", ending)
     plan = designed(32)
     assert (plan.status, plan.objective.bound, usd(plan)) == ("feasible", None, usd(proven))
     assert {"not searched: the time limit came"} < {x.lost for x in plan.fabric.alternatives}
@@ -723,6 +723,12 @@ def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> Non
         slowed = request.pipeline_send_seconds * x["pipeline_send_slowdown"]
         assert slowed <= request.pipeline_send_window_seconds * (1 + 1e-9)
         assert not sizes or x["leaf_domain_racks"] in sizes
+
+
+def test_axes_are_read_once() -> None:
+    """Axes may come from an iterator; every site has the frontier of all of them."""
+    axes = ("cost", "leaf", "time")
+    assert list(frontier(PLAN, axes=iter(axes))) == list(frontier(PLAN, axes=axes))
 
 
 def cheapest(plan: Plan, **built: int) -> float:

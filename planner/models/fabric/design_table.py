@@ -130,14 +130,3 @@ class DominanceTest:
         for own_usd, own_mw in self.keeping(send, allreduce):
             found = found | ((own_usd <= usd) & (own_mw <= mw) if self.power_counts else own_usd <= usd)
         return np.asarray(found)
-
-
-def least_at(x: DesignTable, sends: Floats, allreduce: float) -> Floats:
-    """Return a design table's least price in USD at each slowdown of sends, with allreduces no slower than a limit."""
-    fits = np.flatnonzero(x.allreduce <= allreduce)
-    if not len(fits):
-        return np.full(len(sends), np.inf)
-    order = fits[np.argsort(x.send[fits], kind="stable")]
-    least = np.minimum.accumulate(x.usd[order])
-    at = np.searchsorted(x.send[order], sends, side="right")
-    return np.where(at > 0, least[np.maximum(at - 1, 0)], np.inf)

@@ -25,7 +25,7 @@ from planner.errors import InputError
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
+from planner.models import FABRIC_AXES, FabricRequest, Options, resolved_switches
 from planner.models.fabric import dragonflies, trees
 from planner.models.fabric.design_table import (
     AT,
@@ -41,20 +41,15 @@ from planner.models.fabric.design_table import (
 )
 from planner.models.fabric.site_mode import TOLERANCE, LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
 from planner.models.fabric.site_traffic import EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
+from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import RackPorts, bill, design_for, same_ports, switch_usd
-from planner.physics.network.transport import (
-    allreduce_slowdown,
-    exchange_bound,
-    free_uplinks,
-    pipeline_send_slowdown,
-    wan_ports,
-)
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
 
 Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]  # prices by racks, kind of link and sizes that it joins
+FrontierRow = dict[str, Any]  # figures and choices of a design of the frontier, as `planner fabric pareto` prints them
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 WIDER = 1.6  # times a limit on prices, where a table for the same blocks was built before
 MOST_LOADS = 40  # orders of racks whose counts are kept
@@ -223,7 +218,7 @@ class Templates:
         self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
     ) -> DesignTable:
         """Build a site's templates: trees with all domains in a pod first, then others; `listed`: known ones."""
-        racks, sites = traffic.racks(blocks), list[SiteMode]()
+        racks, sites, alone = traffic.racks(blocks), list[SiteMode](), list[DesignTable]()
         known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks, bool(traffic.exchange_gbps))
         if order not in self.loads_of:
             if len(self.loads_of) >= MOST_LOADS:
@@ -245,29 +240,30 @@ class Templates:
             pairs = self._pairs(mode, pins)
             if mode.grouped:  # groups have no cores, and of routers all are leaves
                 pairs = tuple(dict.fromkeys((spine * mode.has_spines, 0) for spine, _ in pairs))
+            else:
+                alone += trees.single(one)
             for k, (spine, core) in enumerate(pairs):
                 first = spine not in (other for other, _ in pairs[:k])
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
-        firsts = {s.index: s for s in reversed(sites)}  # of each mode
-        alone = [trees.single(s) for s in firsts.values() if not s.mode.grouped]
-        found = self._met([self.rivals, *alone, *listed], sites)
-        found = self._with(found, sites, ALL_DOMAINS)
-        found = self._with(found, sites, SOME_DOMAINS)
+        sites = [s for s in sites if len(s.stripes)]
+        self._meet([self.rivals, *alone, *listed], sites)
+        self._add(ALL_DOMAINS, sites)
+        self._add(SOME_DOMAINS, sites)
         if not self.min_local_share:
-            found = self._with(found, sites, GROUPS)
-            found = found if shallow and len(found) else self._with(found, sites, ZONES)
-        return found
+            self._add(GROUPS, sites)
+            if not (shallow and len(self.latest)):
+                self._add(ZONES, sites)
+        return self.latest
 
-    def _with(self, found: DesignTable, sites: list[SiteMode], kind: Builder) -> DesignTable:
+    def _add(self, kind: Builder, sites: list[SiteMode]) -> None:
         """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
         # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        every = {id(s): kind.sizes(s, kind.tiers) for s in sites if len(s.stripes)}
+        sizes_of = [(s, kind.sizes(s, kind.tiers)) for s in sites]
         begun = slice(kind.first // 2, None, kind.first)
         for first in (True, False):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
-            for s in sites:
-                sizes = every.get(id(s), s.domain_sizes[:0])
-                sizes = sizes[begun] if first else np.delete(sizes, begun)
+            for s, every in sizes_of:
+                sizes = every[begun] if first else np.delete(every, begun)
                 if not len(sizes):
                     continue
                 prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
@@ -285,16 +281,14 @@ class Templates:
                 for more in kind.build(s, left, leaves) if len(left) else ():
                     self.deadline.check()
                     if any(len(x) for x in more):
-                        found = self._met([found, *more], sites)
-        return found
+                        self._meet([self.latest, *more], sites)
 
-    def _met(self, parts: list[DesignTable], sites: list[SiteMode]) -> DesignTable:
+    def _meet(self, parts: list[DesignTable], sites: list[SiteMode]) -> None:
         """Join tables of fabric templates, and make the result the front that templates built later must beat."""
-        self.latest = found = undominated(parts, power_counts=self.power_counts)
-        front = DominanceTest(found, power_counts=self.power_counts)
+        self.latest = undominated(parts, power_counts=self.power_counts)
+        front = DominanceTest(self.latest, power_counts=self.power_counts)
         for s in sites:
             s.front = front
-        return found
 
     def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
         """Return row `i` of a table as a full template: price and power by the bill, slowdowns as the checker's."""
@@ -307,7 +301,7 @@ class Templates:
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
         own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
-        own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
+        own["wan_ports"] = transport.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
         design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
         found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)
@@ -315,10 +309,10 @@ class Templates:
         domains = 1, design.domains_per_pod, design.domains_per_zone
         sizes = [design.domain_racks * count or design.racks for count in domains]
         flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
-        free = free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
+        free = transport.free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
         leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
-        send = pipeline_send_slowdown(phi, design, *leaving, free=free)
-        allreduce = allreduce_slowdown(phi, design, *map(int, groups), free=free)
+        send = transport.pipeline_send_slowdown(phi, design, *leaving, free=free)
+        allreduce = transport.allreduce_slowdown(phi, design, *map(int, groups), free=free)
         return Template(m.switch.name, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce, names)
 
 
@@ -351,7 +345,7 @@ class WorstTraffic(SiteTraffic):
         groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
         found[..., FLOWS] = sizes * inside
         found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * shares
-        tokens = exchange_bound(groups, sizes, r.exchange_racks)
+        tokens = transport.exchange_bound(groups, sizes, r.exchange_racks)
         found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found
 
@@ -381,7 +375,7 @@ def alternatives(
     axes: Iterable[str] = ("cost", "time", "splits"),
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
-) -> list[Alternative]:
+) -> list[FrontierRow]:
     """Return a frontier of fabrics, none matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
 
     `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
@@ -390,7 +384,8 @@ def alternatives(
     network, rack = instance.network, instance.hardware.rack
     if network is None or not isinstance(rack, Rack):
         raise ValueError("a fabric needs a network and a rack; load the instance through planner.load")
-    counted = ("cost", *(a for a in FABRIC_AXES if a in set(axes) - {"cost"}))
+    asked = {"cost", *axes}
+    counted = [axis for axis in FABRIC_AXES if axis in asked]
     pins = {path: value for path, value in instance.pins.items() if path.startswith("fabric.")}  # no order of racks
     t = Templates(
         instance=instance.replaced(pins=pins),
@@ -406,8 +401,7 @@ def alternatives(
     kinds, found, ended = dict[tuple[int, int], list[int]](), dict[tuple[int, int], DesignTable](), ""
     for size in sorted({*range(1, largest + 1), request.racks}):
         outside = max(0, request.racks - size) if "leaf" in counted else 0
-        split = unavoidable_splits(request, size)
-        kinds.setdefault((outside, split if "splits" in counted else 0), []).append(size)
+        kinds.setdefault((outside, unavoidable_splits(request, size) if "splits" in counted else 0), []).append(size)
     try:
         for kind, sizes in sorted(kinds.items()):
             better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
@@ -417,14 +411,8 @@ def alternatives(
             found[kind] = x.part(np.isin(x.key[:, AT["domain"]], sizes))
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
-    # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
     x = DesignTable.joined([NO_OPTIONS, *found.values()])
-    domain = x.key[:, AT["domain"]]
-    splits = [unavoidable_splits(request, n) for n in domain.tolist()]
-    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "splits": splits}
-    by_axis["leaf"] = np.maximum(0, request.racks - domain)
-    kept = pareto_front(_rounded(np.array([by_axis[a] for a in counted], dtype=np.float64).T)).tolist()
-    designs = [_alternative(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in kept]
+    designs = [_row(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in range(len(x))]
     designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
     if not every and "time" in counted:
         designs = _ladder(designs, counted, t.transport_slowdown)
@@ -435,13 +423,11 @@ def alternatives(
 
 def unavoidable_splits(r: FabricRequest, domain: int) -> int:
     """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
-    full, last = divmod(r.racks, domain)
-    return max(0, r.groups - full * (domain // r.group_racks) - last // r.group_racks)
+    return transport.lower_bound_split(transport.domain_racks(r.racks, domain), r.groups, r.group_racks)
 
 
-def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
-    names = [FABRIC_AXES[a] for a in axes]
-    return np.array([[x.merits[name] for name in names] for x in designs]).reshape(len(designs), len(names))
+def _figures(designs: Sequence[FrontierRow], axes: Sequence[str]) -> Floats:
+    return np.array([[x[FABRIC_AXES[a]] for a in axes] for x in designs]).reshape(len(designs), len(axes))
 
 
 def _rounded(figures: Floats) -> Floats:
@@ -449,7 +435,7 @@ def _rounded(figures: Floats) -> Floats:
     return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
 
 
-def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:
+def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown: float) -> list[FrontierRow]:
     """Return the designs of a frontier that are the best below some step of the ladder of send slowdowns."""
     # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
     # all trade-offs are kept.
@@ -465,20 +451,20 @@ def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown:
     return [designs[i] for i in sorted(kept)]
 
 
-def _alternative(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> Alternative:
+def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
+    """Return the figures of a design of the frontier, those of the axes first, and its choices."""
     d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
-    figures: dict[str, float] = {
+    figures = {
         "cost_usd": x.usd,
         "pipeline_send_slowdown": x.send,
         "power_mw": x.mw,
         "racks_outside_leaf": max(0, d.racks - d.domain_racks),
         "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
     }
-    merits = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
-    choices: dict[str, object] = {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
+    row: FrontierRow = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
+    row |= figures | {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
     others = zip(("spine_switch", "core_switch"), x.above[: d.tiers - 1], strict=False)
-    choices |= {pin: name for pin, name in others if name != x.switch}
-    choices |= {"rails_per_leaf": d.rail_gpus} if x.family == "rail" else {}
-    choices |= {"family": x.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
-    choices |= {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}
-    return Alternative(merits=merits, choices=figures | choices)
+    row |= {pin: name for pin, name in others if name != x.switch}
+    row |= {"rails_per_leaf": d.rail_gpus} if x.family == "rail" else {}
+    row |= {"family": x.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
+    return row | {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}

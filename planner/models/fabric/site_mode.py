@@ -15,33 +15,11 @@ import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
 from planner.models import resolved_switches
-from planner.models.fabric.design_table import (
-    KEY,
-    NO_OPTIONS,
-    ArrayTable,
-    DesignTable,
-    DominanceTest,
-    Flags,
-    Floats,
-    Ints,
-)
+from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
+from planner.physics.network import fabric_designs
 from planner.physics.network.clos_fabric import Metres, Places
 from planner.physics.network.dragonfly import group_wan_links
-from planner.physics.network.fabric_designs import (
-    FAMILIES,
-    MediaTable,
-    by_reach,
-    endpoint_factor,
-    flat_usd,
-    lane_gbps,
-    lanes_of,
-    media_table,
-    port_splits,
-    rails_together,
-    spare_ports,
-    switch_usd,
-)
 from planner.physics.network.transport import wan_ports
 
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
@@ -52,7 +30,6 @@ Pins = Mapping[str, Any]
 TIERS_OF_PIN = dict.fromkeys(("leaf_up_ports", "leaf_bundle", "spine_down_ports", "spine_switch"), 2)
 TIERS_OF_PIN |= dict.fromkeys(("rails_per_pod", "leaf_domains_per_pod"), 2) | {"core_up_ports": 4}
 TIERS_OF_PIN |= dict.fromkeys(("spine_up_ports", "spine_bundle", "core_down_ports", "core_switch"), 3)
-NOTHING_FOUND = DominanceTest(NO_OPTIONS, power_counts=False)
 Prices = Floats  # rows: dollars, power over the years included, and MW; a column each, or one for all
 
 
@@ -91,16 +68,15 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
     """Yield the modes to price links of: switches in families, for racks of `gpus` GPUs, NICs on the fewest lanes."""
     # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
     for s in resolved_switches(network.switches):
-        lanes = lanes_of(s, nic_bytes_per_second)
-        rate = lane_gbps(nic_bytes_per_second, lanes)
+        lanes = fabric_designs.lanes_of(s, nic_bytes_per_second)
+        rate = fabric_designs.lane_gbps(nic_bytes_per_second, lanes)
         if lanes > network.max_lanes:
             continue
-        splits = port_splits(s, rate)
+        splits = fabric_designs.port_splits(s, rate)
         for family in dict.fromkeys(network.families):
-            rack, kind = FAMILIES[family].rack_ports(gpus), FAMILIES[family].design
-            above = kind.grouped, len(kind.tier_names) > 1
-            for n, split in product(rails_together(network, gpus) if family == "rail" else (1,), splits):
-                yield Mode(s, family, *rack.shared(n), lanes, rate, split, *above)
+            rack, kind = fabric_designs.FAMILIES[family].rack_ports(gpus), fabric_designs.FAMILIES[family].design
+            for n, split in product(fabric_designs.rails_together(network, gpus) if family == "rail" else (1,), splits):
+                yield Mode(s, family, *rack.shared(n), lanes, rate, split, kind.grouped, len(kind.tier_names) > 1)
 
 
 def times(count: Any, price: Prices) -> Prices:
@@ -126,12 +102,12 @@ class LinkPrices:
     def places(self) -> Places | None:
         """Return the places of racks on the floor, where links are priced by length; else None."""
         floor = self.network.floor
-        return Places(floor, self.racks) if floor is not None and by_reach(self.network) else None
+        return Places(floor, self.racks) if floor is not None and fabric_designs.by_reach(self.network) else None
 
     @cached_property
-    def media(self) -> MediaTable:
+    def media(self) -> fabric_designs.MediaTable:
         """Return the table of cable media by which links are priced."""
-        return media_table(self.network)
+        return fabric_designs.media_table(self.network)
 
     @cached_property
     def flat_link(self) -> Prices:
@@ -140,15 +116,15 @@ class LinkPrices:
         if self.places is not None:
             return s.link_factor * self._priced(self.places.adjacent_metres()) * [[1.0], [0.0]]
         watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
-        return np.array([[flat_usd(n, s)[1]], [watts / 1e6]])
+        return np.array([[fabric_designs.flat_usd(n, s)[1]], [watts / 1e6]])
 
     def endpoints(self, domain: Any) -> Prices:
         """Price all links between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
         m, n, places = self.mode, self.network, self.places
-        ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
+        ends, factor = m.networks * m.rails * m.rail_gpus, fabric_designs.endpoint_factor(m.switch, m.split)
         if places is None:
             watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
-            return self.racks * ends * np.array([[flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
+            return self.racks * ends * np.array([[fabric_designs.flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
         each = self._by_length("endpoints", lambda racks: [places.to_middle(1, racks, spread=False)], domain)
         return times(ends * factor, each)
 
@@ -184,8 +160,7 @@ class LinkPrices:
         m, places = self.mode, self.places
         if not ports or places is None:
             return self.adjacent_links(ports)
-        lengths = places.to_middle(pod, places.racks)
-        across, each = -(-m.rails // rails), self._priced(lengths)
+        across, each = -(-m.rails // rails), self._priced(places.to_middle(pod, places.racks))
         total = times(group_wan_links(ports, each.shape[1] * across, across), each).sum(axis=1, keepdims=True)
         return times(m.networks * m.switch.link_factor, total)
 
@@ -266,8 +241,7 @@ class SiteMode:
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
     core: int = 0  # the same of cores
     first_core: bool = True  # no pair before has these spines: it stands for fabrics of spines without cores
-    # The templates found so far, which later ones must beat in something.
-    front: DominanceTest = NOTHING_FOUND
+    front: DominanceTest = field(init=False)  # the templates found so far, which later ones must beat in something
 
     def __post_init__(self) -> None:
         self.network, self.mode = self.prices.network, self.prices.mode
@@ -276,7 +250,8 @@ class SiteMode:
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
         self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports
         self.leaf_box, self.spine_box, self.core_box = (
-            np.array([[switch_usd(self.network, x)], [x.power_watts / 1e6]]) for x in (m.switch, spine, core)
+            np.array([[fabric_designs.switch_usd(self.network, x)], [x.power_watts / 1e6]])
+            for x in (m.switch, spine, core)
         )
         # Of a network's WAN gateway: its ports towards the wide area, and the uplinks' worth that gradients to other
         # sites take of a leaf whose domain has a whole stage.
@@ -510,7 +485,7 @@ def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: 
 def uplinks_left(ports: int, split: int, width: int, spares: Spares) -> Ints:
     """Count the ports of a site mode's leaf left for uplinks, by racks of its domain, with `width` GPUs of each."""
     down = width * np.arange(ports * split // width + 1)
-    taken = down + np.array([spare_ports(used, spares) for used in down.tolist()])
+    taken = down + np.array([fabric_designs.spare_ports(used, spares) for used in down.tolist()])
     return np.asarray(ports - -(-taken // split), dtype=np.int64)
 
 

@@ -6,7 +6,7 @@ of racks parts.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 
-@lru_cache(maxsize=4096)
 def units(stages: int, blocks: int, stripes: int) -> Ints:
     """Return the place of every unit (a block's rack stage) in the order of a site's racks; shape (stages, blocks)."""
     # A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
@@ -35,7 +34,6 @@ def units(stages: int, blocks: int, stripes: int) -> Ints:
         inside = np.arange(size)[:, None] + size * np.arange(blocks)[None, :]
         found[first : first + size] = first * blocks + inside
         first += size
-    found.flags.writeable = False
     return found
 
 
@@ -49,12 +47,8 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
     """Return every stage's pieces by leaf domain, racks in rank order; a piece ends where the domain changes."""
     pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
     for stage, racks in enumerate(order):
-        first = 0
-        for k in range(1, len(racks) + 1):
-            if k == len(racks) or racks[k] // size != racks[first] // size:
-                domain, own = racks[first] // size, fold(racks[first:k], digits)
-                pieces.append(Assignment(stage=stage, leaf_domain=domain, racks=own))
-                first = k
+        for domain, own in groupby(racks, lambda rack: rack // size):
+            pieces.append(Assignment(stage=stage, leaf_domain=domain, racks=fold([*own], digits)))
     return tuple(pieces)
 
 
@@ -65,12 +59,11 @@ def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, s
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
-@lru_cache(maxsize=16)
-def _tiles(every: int, sizes: tuple[int, ...], *, first_only: bool) -> tuple[Counts, Ints, Ints]:
+def _tiles(every: int, size: Ints, *, first_only: bool) -> tuple[Counts, Ints, Ints]:
     """Tile the rack order by runs of each size; return all edges, the lower edge of each run, and each size's first."""
-    size, order = np.array(sizes), np.arange(len(sizes))
     count = np.ones_like(size) if first_only else -(-every // size)
     first = np.cumsum(count) - count
+    order = np.arange(len(size))
     low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
     start = np.repeat(first + order, count + 1)
     edges = np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every)
@@ -164,8 +157,7 @@ class SiteTraffic:
         found = np.zeros((len(stripes), len(sizes), 4))
         if self.nothing or not len(sizes):
             return found
-        in_units = tuple((sizes // self.unit_racks).tolist())
-        edges, low, first = _tiles(self.stages * blocks, in_units, first_only=first_only)
+        edges, low, first = _tiles(self.stages * blocks, sizes // self.unit_racks, first_only=first_only)
         step = max(1, MOST_EDGES // len(edges))
         for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
             n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of units

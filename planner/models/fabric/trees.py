@@ -12,22 +12,13 @@ slowdown at all.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import (
-    NO_OPTIONS,
-    ArrayTable,
-    DesignTable,
-    Flags,
-    Floats,
-    Ints,
-    pareto_front,
-    undominated,
-)
+from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front, undominated
 from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, Trees, members
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads
 from planner.physics.network.fabric_designs import by_reach, spare_ports
@@ -95,7 +86,6 @@ def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Int
     return np.where(fits & (boxes <= positions), boxes, NONE)
 
 
-@cache
 def part_sizes(items: int) -> Ints:
     """Return the sizes ceil(items / parts) of a tree's pods, once each: no smaller size makes as few parts."""
     return np.unique(-(-items // np.arange(1, items + 1, dtype=np.int64)))
@@ -133,16 +123,17 @@ def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]
     return row[kept], replace(x, bundle=bundle, spine_up=low).part(kept), high[kept]
 
 
-def single(s: SiteMode) -> DesignTable:
+def single(s: SiteMode) -> list[DesignTable]:
     """Return the tree of one tier: a single switch in each network, where it takes every GPU."""
     m, racks, pins = s.mode, s.racks, s.pins
     ends = racks * m.rails * m.rail_gpus
     taken = -(-(ends + spare_ports(ends, s.network.spares)) // m.split)
     alike = pins.get("leaf_domain_racks", racks) == racks and pins.get("leaf_down_ports", ends) == ends
     if not alike or not s.allows(1) or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
-        return NO_OPTIONS
+        return []
     prices = s.prices.endpoints(racks) + m.networks * s.leaf_box + s.tree_wan
-    return s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)
+    stripes = int(s.stripes[0]) if len(s.stripes) else 1
+    return [s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=stripes)]
 
 
 def _allows_two(s: SiteMode) -> bool:
@@ -484,7 +475,6 @@ def _zone_rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneR
     return ZoneRows(x, high, floor, step, usd, mw).part(np.flatnonzero(worth))
 
 
-@lru_cache(maxsize=4096)
 def _zones(across: int, along: int, core_down: int, core_ports: int, min_zones: int) -> Ints:
     """List pods of a zone of four tiers, across and along: the fewest for each count; divisors of pinned ports."""
     sizes = [

@@ -28,7 +28,7 @@ has a port for each lane.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -62,7 +62,6 @@ class Places:
 
     floor: Floor
     racks: int
-    _runs: dict[int, Metres] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def _sums(self) -> Metres:
@@ -74,18 +73,12 @@ class Places:
         at = np.stack([place * floor.rack_pitch_m, row * floor.row_pitch_m], axis=1)
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
-    def middle(self, first: Ints, after: Ints) -> Metres:
-        """Return the middle of racks `first` to `after` - 1, where cables end, in metres along and across the rows."""
-        last = np.minimum(after, self.racks)
-        middle: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
-        return middle
-
     def runs(self, size: int) -> Metres:
         """Return the middles of consecutive runs of `size` racks on the floor, where their cables end, in metres."""
-        if size not in self._runs:
-            begin = np.arange(0, self.racks, size)
-            self._runs[size] = self.middle(begin, begin + size)
-        return self._runs[size]
+        first = np.arange(0, self.racks, size)
+        last = np.minimum(first + size, self.racks)
+        middles: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
+        return middles
 
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
         """Return the length in metres of cables between places: on trays along and across rows, and at the ends."""
@@ -386,13 +379,6 @@ class Design:
         return min([1.0, *(share for _, share in self.exit_shares)])
 
     @property
-    def permutation_slowdown(self) -> float:
-        """Bound the slowdown of a random permutation of a tree topology's endpoints, by what can leave its blocks."""
-        every = self.racks * self.gpus_per_rack
-        leaving = (max(0.0, 1 - endpoints / every) / share for endpoints, share in self.exit_shares if share)
-        return max([1.0, *leaving])
-
-    @property
     def joined(self) -> bool:
         """Return whether something joins the pods of a fabric design, or there is but one switch."""
         return self.grouped or self.tiers != 2
@@ -492,8 +478,7 @@ class Design:
 
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield a fabric design's cables between tiers by length, GPUs' first; a switch is amid the racks it serves."""
-        leaf_metres = places.to_middle(1, self.racks_around("leaf"), spread=False)
-        yield leaf_metres, self.endpoint_links // self.racks
+        yield places.to_middle(1, self.racks_around("leaf"), spread=False), self.endpoint_links // self.racks
         for stage in self.stages():
             if stage.low != stage.high:
                 metres = places.to_middle(self.racks_around(stage.low), self.racks_around(stage.high))

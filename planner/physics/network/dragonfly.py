@@ -60,11 +60,10 @@ class Dragonfly(Design):
     @property
     def group_sizes(self) -> Counter[int]:
         """Count the groups of one network of a dragonfly by their number of leaves: {leaves of a group: groups}."""
+        rails, domains = part_sizes(self.rails, self.rails_per_pod), part_sizes(self.domains, self.domains_per_pod)
         sizes: Counter[int] = Counter()
-        domains = part_sizes(self.domains, self.domains_per_pod)
-        for x, nx in part_sizes(self.rails, self.rails_per_pod).items():
-            for y, ny in domains.items():
-                sizes[x * y] += nx * ny
+        for x, y in product(rails, domains):
+            sizes[x * y] += rails[x] * domains[y]
         return sizes
 
     @property

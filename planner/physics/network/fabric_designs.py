@@ -426,8 +426,6 @@ def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switc
 def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
     """Return price and power of a fabric's WAN gateway: its switches, amid the site, and its links to the fabric."""
     # The ports and optics towards the wide area are in the price of a wavelength.
-    if not design.wan_ports:
-        return Bill(0.0, 0.0)
     (links,) = _bills(network, design, design.wan_runs, (design.wan_gateway_links, 0))
     usd = design.wan_gateways * switch.price_usd + switch.link_factor * links.usd
     mw = design.wan_gateways * switch.power_watts / 1e6 + switch.link_factor * links.mw

@@ -12,8 +12,8 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models import FABRIC_AXES, Alternative, FabricRequest, Options
-from planner.models.fabric.fabric_templates import alternatives
+from planner.models import FABRIC_AXES, FabricRequest, Options
+from planner.models.fabric.fabric_templates import FrontierRow, alternatives
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import bill
 from planner.physics.network.transport import pipeline_send_slowdown
@@ -47,8 +47,8 @@ def no_worse(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
     return all(a[x] <= b[x] + 1e-9 * abs(b[x]) for x in axes)
 
 
-def points_of(found: list[Alternative], axes: tuple[str, ...]) -> list[Point]:
-    return [{x: a.merits[FABRIC_AXES[x]] for x in axes} for a in found]
+def points_of(found: list[FrontierRow], axes: tuple[str, ...]) -> list[Point]:
+    return [{x: a[FABRIC_AXES[x]] for x in axes} for a in found]
 
 
 APART = 1.0, 1.25  # price of links: no cable joins the two models, whose mixtures the brute force leaves out
@@ -124,16 +124,17 @@ def test_a_cheap_box_against_one_that_draws_little() -> None:
     thrifty = switch(8, 9000).replaced(name="thrifty", power_watts=200.0)
     i, r = instance(1, switch(8, 500), thrifty), request(6)
     both = alternatives(i, r, Options(), axes=("cost", "power"))
-    assert [a.choices["switch"] for a in both] == ["8x1", "thrifty"]
-    assert [a.choices["switch"] for a in alternatives(i, r, Options(), axes=("cost", "splits"))] == ["8x1"]
+    assert [a["switch"] for a in both] == ["8x1", "thrifty"]
+    assert [a["switch"] for a in alternatives(i, r, Options(), axes=("cost", "splits"))] == ["8x1"]
 
 
 def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
     """Each larger leaf domain is worth its price."""
     i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, send=4.0)
     found = alternatives(i, r, Options(), axes=("cost", "leaf"))
-    sizes = [int(a.choices["leaf_domain_racks"]) for a in found]
+    sizes = [int(a["leaf_domain_racks"]) for a in found]
     assert sizes == sorted(sizes) and sizes[-1] == 12 and len(sizes) > 1
+    assert alternatives(i, r, Options(), axes=iter(("leaf", "cost"))) == found  # read once
 
 
 def test_time_that_ends_is_reported() -> None:

@@ -194,17 +194,18 @@ def test_lengths_of_four_tiers_by_hand() -> None:
 
 def test_floor_is_nearly_square() -> None:
     places = Places(Floor(rack_pitch_m=1, row_pitch_m=4), 100)
-    middle = places.middle(np.array([0, 20, 19]), np.array([40, 25, 20]))
-    assert middle.tolist() == [[9.5, 2.0], [2.0, 4.0], [19.0, 0.0]]
+    middles = [places.runs(size)[run].tolist() for size, run in ((40, 0), (5, 4), (1, 19))]
+    assert middles == [[9.5, 2.0], [2.0, 4.0], [19.0, 0.0]]
     shared = Places(places.floor.replaced(hosts_per_rack=4), 400)
-    assert shared.middle(np.array([0, 79, 80]), np.array([4, 80, 84])).tolist() == [[0.0, 0.0], [19.0, 0.0], [0.0, 4.0]]
+    middles = [shared.runs(size)[run].tolist() for size, run in ((4, 0), (1, 79), (4, 20))]
+    assert middles == [[0.0, 0.0], [19.0, 0.0], [0.0, 4.0]]
 
 
-@each(("first", "after", "middle"), [(0, 1, 0.0), (0, 3, 1.0), (2, 9, 2.5)])
-def test_middle_is_cut_at_the_last_rack(first: int, after: int, middle: float) -> None:
+@each(("size", "middles"), [(1, [0.0, 1.0, 2.0, 3.0]), (3, [1.0, 3.0]), (7, [1.5])])
+def test_middle_is_cut_at_the_last_rack(size: int, middles: list[float]) -> None:
     """The last run of racks may be part full."""
     places = Places(Floor(rack_pitch_m=1, racks_per_row=10), 4)
-    assert places.middle(np.array([first]), np.array([after]))[0, 0] == middle
+    assert places.runs(size).tolist() == [[middle, 0.0] for middle in middles]
 
 
 def drawn(seed: int) -> Design:

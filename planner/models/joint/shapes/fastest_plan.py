@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.models.fabric.design_table import DesignTable, least_at
+from planner.models.fabric.design_table import DesignTable, DominanceTest
 from planner.models.fabric.fabric_templates import Template
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Target
 from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, where
@@ -124,10 +124,13 @@ class FastestSearch:
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
         found: list[SlowdownLevel] = []
         lowest = np.full(len(sends), np.inf)
-        priced = {g: replace(x, usd=x.usd + each * x.mw) if each else x for g, x in self.options.items()}
+        priced = {
+            g: DominanceTest(replace(x, usd=x.usd + each * x.mw) if each else x, power_counts=False)
+            for g, x in self.options.items()
+        }
         for allreduce in allreduces.tolist():
             q.world.deadline.check()
-            tables = {g: least_at(x, sends, allreduce) for g, x in priced.items()}
+            tables = {g: next(front.keeping(sends, allreduce))[0] for g, front in priced.items()}
             usd = q.least_sum(tables) - self._power_usd
             worth = np.isfinite(usd)
             if not every:
