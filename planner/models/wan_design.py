@@ -99,8 +99,8 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
             trips[ends] = min(map(net.rtt_ms, wan.routes(net, graph, *ends, 1)), default=math.inf)
         return trips[ends]
 
-    window = request.exchange.window_seconds
-    forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
+    window = request.window_seconds
+    forms = wan.forms(groups, request.stage_bytes, rtt)
     form = wan.choose_form(links, forms, window, rtt)
     demands = [*wan.sync_demands(links, form, window, rtt)]
     demands += wan.traffic_demands(links, request.sites, net.node)
@@ -246,7 +246,7 @@ def with_plan(
         seconds=deadline.elapsed,
     )
     request = data.request
-    size, window = request.exchange.stage_bytes, request.exchange.window_seconds
+    size, window = request.stage_bytes, request.window_seconds
     needs = {form: wan.form_need_gbps(form, data.wan, window, data.rtt_ms) for form in data.forms}
     rate, forms = needs[data.form] if data.form else math.inf, list[ExchangeForm]()
     for form, need in needs.items():

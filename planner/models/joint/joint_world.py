@@ -108,7 +108,6 @@ class JointCache:
     """
 
     question: Any = None  # an instance, what no plan may have, then seed and threads
-    without: dict[str, Any] = field(default_factory=dict)
     listed: list[Strategy] | None = None
     degrees: list[tuple[LayerShape, str]] | None = None  # by which layers may be cut
     cut: dict[tuple[LayerShape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
@@ -156,7 +155,6 @@ class JointCache:
                     kept.update(names if same else ())
             for name in self.__dataclass_fields__.keys() - kept:
                 setattr(self, name, getattr(fresh, name))
-            self.without = without
         if self.sites is not None and self.sites.instance.limits.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 

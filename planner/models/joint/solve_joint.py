@@ -60,14 +60,14 @@ class Solving:
 
     def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
         """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
-        cache, seed, threads = self.cache, self.options.seed, self.options.threads
-        cache.serve(instance, without or {}, seed, threads)
-        problem = problem_of(instance, cache.without)
+        cache, seed, threads, without = self.cache, self.options.seed, self.options.threads, without or {}
+        cache.serve(instance, without, seed, threads)
+        problem = problem_of(instance, without)
         if instance.grid is not None and cache.sites is None:
             from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 
-            racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
-            opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
+            racks, refused = "sites.racks.", frozenset(without.get("sites", ()))  # sets of open sites
+            opened = frozenset(x.removeprefix(racks) for x in without if x.startswith(racks))  # not with 0 racks
             request = SitesRequest(opened=opened, refused=refused)
             cache.sites = Sites(instance=instance, request=request, seed=seed, threads=threads)
         if cache.sites is not None:
@@ -83,7 +83,7 @@ class Solving:
                 transport_slowdown=problem.transport_slowdown,
                 power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
                 max_mw=max_mw,
-                without_stripes=cache.without.get("placement.stripes"),
+                without_stripes=without.get("placement.stripes"),
             )
             cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
         if cache.templates is not None:

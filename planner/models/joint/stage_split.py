@@ -420,12 +420,9 @@ class Stages:
             bound = self.bounding
             if bound.least() is None:
                 return None
-            if self.column.strategy.problem.layers_of(self.column.p) is not None:
-                stages = bound._with((*KEPT, *BY_SIZE), exact=True)
-            else:
-                stages, few = bound._with(KEPT, exact=True), np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
-                stages.__dict__["sizes"] = bound.sizes[: few[-1] + 1]
-                stages.__dict__.update({name: bound.__dict__[name][:, : few[-1] + 1] for name in BY_SIZE})
+            stages, few = bound._with(KEPT, exact=True), np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
+            stages.__dict__["sizes"] = bound.sizes[: few[-1] + 1]
+            stages.__dict__.update({name: bound.__dict__[name][:, : few[-1] + 1] for name in BY_SIZE})
         limits = stages.least()
         found = None if limits is None else stages.spread(limits)
         # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
