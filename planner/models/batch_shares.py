@@ -172,21 +172,17 @@ class Shares:
             return
         self.improvements = improvements
         for limit in sorted({point.seconds for pool in self.pools for point in pool.points.values()}):
-            within = limit * (1 + EPS)
-            fits = ([count for count, point in pool.points.items() if point.seconds <= within] for pool in self.pools)
-            sequences = sum(max(counts, default=0) for counts in fits)
-            if limit / max(1, min(self.batch, sequences)) < self.rate:
-                self._keep_better(self._fullest(limit))
+            self._keep_better(self._fullest(limit))
         for k, pool in enumerate(self.pools):  # alone it waits for no exchange
             for point in pool.points.values():
                 self._keep_better(tuple(point if i == k else None for i in range(len(self.pools))))
 
     def _keep_better(self, points: tuple[PoolLayout | None, ...]) -> None:
         training = [point for point in points if point is not None]
-        if not training:
+        slowest, sequences = max(point.seconds for point in training), sum(point.sequences for point in training)
+        if slowest / sequences >= self.rate:  # whatever the exchange, which takes long to predict
             return
-        sequences = sum(point.sequences for point in training)
-        rate = (max(point.seconds for point in training) + self.tail(points)) / sequences
+        rate = (slowest + self.tail(points)) / sequences
         if rate < self.rate:
             self.rate, self.points = rate, points
             first_plan_found()

@@ -284,8 +284,6 @@ class Stages:
         # below them must hold the model, and each stage its fewest layers.
         c, places = self.column, most - self.column.v + 1
         needed, fewest = c.strategy.problem.layers - c.p * (c.v - 1), self.least_sizes - c.v
-        if needed > c.p * places or fewest.max() >= places:
-            return math.inf
         opened_at = np.where(other[:, :places] <= limit, limited[:, :places], np.inf)
         last = np.partition(opened_at, needed - 1, axis=None)[needed - 1]
         return float(max(last, opened_at[np.arange(c.p), fewest].max()))
@@ -311,7 +309,7 @@ class Stages:
         # For each most layers the least stage time at each largest chunk.
         by_seconds, by_chunk, values, chunks = self._up_to
         mean = -(-c.strategy.problem.layers // c.p)
-        for most in range(max(mean, c.v), int(self.sizes[-1]) + 1):
+        for most in range(max(mean, int(self.least_sizes.max())), int(self.sizes[-1]) + 1):
             if largest[most - c.v] >= best:
                 continue
             self.tick()
