@@ -28,11 +28,10 @@ from planner.models.joint.search.first_plans import SAMPLED, likely, sampled
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.stage_split import Column
-from planner.models.joint.strategy_space import JointProblem, Strategy, problem_of
+from planner.models.joint.strategy_space import JointProblem, problem_of
 from planner.physics.site import cost
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
-from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import Status
@@ -378,7 +377,6 @@ class RunSearch:
     best: JointSolution | None = None
     usd: float = math.inf  # of the best
     given_up: float = math.inf  # lower bound on the cost of plans of which a search proved nothing
-    timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
     last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
     free_bound: float | None = None  # in days of any plan, where none meets the deadline
     failure: str = ""  # what a back end said that ended the search
@@ -438,7 +436,8 @@ class RunSearch:
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
         budget = None if self.best is None else max(self.usd - alike, CENTS)
         priced = priced.replaced(limits__budget_usd=budget)
-        world = replace(self.solving, cache=JointCache(timed=self.timed)).world(priced, self.without)
+        cache = JointCache(timed=self.solving.cache.timed)  # whatever the prices, a layer takes as long
+        world = replace(self.solving, cache=cache).world(priced, self.without)
         found = least_capital_plan(LeastCapital(world=world, limit=span.end))
         known = [x and x + alike for x in (found.usd, found.lower_bound)]
         found = replace(found, usd=known[0], lower_bound=known[1])

@@ -183,8 +183,8 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     rows, problem, total = s.pipelines, s.problem, most_sequences(s)
     fewest = rows.m
     if s not in world.cache.terms:  # which hold whatever the budget
-        t, once = terms_under_zero(s, None, rows)
-        world.cache.terms[s] = t.each, once
+        t = terms_under_zero(s, None, rows)
+        world.cache.terms[s] = t.each, t.once
     # 0 where a pipeline cannot take as few as are pinned, nor a block, of as many stripes as rack stages at most, such
     # stripes.
     wanted, stripes = problem.pin("microbatches_per_step"), problem.instance.pins.get("placement.stripes")
@@ -250,18 +250,18 @@ def some_in_memory(world: World) -> bool:
     return any(pipelines_in_memory(world, s).any() for s in world.strategies())
 
 
-def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
+def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> time_bounds.Terms:
     """Bound step-time terms of a strategy's pipelines under a ZeRO stage (None: any) over all replicas, network free.
 
-    Return them, and the seconds that come once in a step of any number of micro-batches.
+    Their `once` is that of a step of any number of micro-batches.
     """
     phi, total = s.problem.transport_slowdown, most_sequences(s)
     free = RowConditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
     t = time_bounds.terms(s, zero, rows, free)
     if s.order == "1f1b":
-        return t, t.once
+        return t
     filled = replace(rows, m=np.maximum(rows.p, total))
-    return t, np.minimum(t.once, time_bounds.terms(s, zero, filled, free).once)
+    return replace(t, once=np.minimum(t.once, time_bounds.terms(s, zero, filled, free).once))
 
 
 def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
@@ -277,16 +277,16 @@ def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff:
         rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
-    t, once = terms_under_zero(s, zero, rows)
-    keys = np.maximum(keys, min_seconds(s, rows, t.each, once))
+    t = terms_under_zero(s, zero, rows)
+    keys = np.maximum(keys, min_seconds(s, rows, t.each, t.once))
     few = np.flatnonzero(keys < cutoff)
     if not len(few):
         return None
-    some = rows.part(few)
-    each, once = each_in_memory(s, zero, some, t.each[few], t.layer[few]), once[few]
-    keys = np.maximum(keys[few], min_seconds(s, some, each, once))
-    fine = np.flatnonzero(keys < cutoff)
-    return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
+    rows, t = rows.part(few), t.part(few)
+    each = each_in_memory(s, zero, rows, t.each, t.layer)
+    found = Pipes(np.maximum(keys[few], min_seconds(s, rows, each, t.once)), rows, each, t.once)
+    fine = np.flatnonzero(found.keys < cutoff)
+    return found.part(fine) if len(fine) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -597,7 +597,7 @@ def test_what_is_known_of_pipelines_holds_under_every_zero_stage(i: Instance) ->
         raised += int((known > of.each).sum())
         for zero in s.problem.zero_stages:
             some = at if zero in s.machine.software.zero_stages_under(2) else np.flatnonzero(of.rows.p == 1)
-            t, _ = terms_under_zero(s, zero, rows.part(some))
+            t = terms_under_zero(s, zero, rows.part(some))
             assert (known[some] <= each_in_memory(s, zero, rows.part(some), t.each, t.layer) * (1 + 1e-12)).all()
     assert raised
 
