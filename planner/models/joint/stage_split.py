@@ -452,9 +452,7 @@ class Stages:
 def _increasing(values: Floats) -> Floats:
     """Return the distinct finite stage seconds in order, the largest of those that differ by rounding only."""
     found = np.unique(values[np.isfinite(values)])
-    if len(found) < 2:
-        return found
-    apart = np.append(np.diff(found) > EPS * found[1:], True)
+    apart = np.append(np.diff(found) > EPS * found[1:], True)[: len(found)]
     return np.asarray(found[apart])
 
 

@@ -714,16 +714,16 @@ def test_a_split_looks_at_the_clock() -> None:
 
 
 def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What rows hold and how fast they are is the same in tables of 8, 32 and 40 stages as in a single one."""
-    problem, held, narrowed = deep(), 0, 0
+    """What rows hold and how fast they are is the same in tables of seven rows as in a single one."""
+    problem, held, split = deep(), 0, 0
     world = World(problem=problem, sites=None, templates=None)
     for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch <= 2][::5]:
         _, rows = pipelines_of(world, s)
         found: list[Floats] = []
         at_once: list[Floats] = []
-        for values, few in ((found, 1), (at_once, 1 << 40)):
-            monkeypatch.setattr(time_bounds, "FEW_ENTRIES", few)
-            narrowed += len(list(time_bounds._by_width(rows.p))) > 1
+        for values, most in ((found, 7), (at_once, 1 << 40)):
+            monkeypatch.setattr(time_bounds, "MOST_ROWS", most)
+            split += len(rows) > most
             for zero in (1, 3):
                 values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
                 layer = np.full(len(rows), s.layer)
@@ -732,7 +732,7 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
         assert 0 < np.isfinite(found[1]).sum() < len(rows) or not len(rows)
         for one, other in zip(found, at_once, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
-    assert held and narrowed
+    assert held and split
 
 
 def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:
