@@ -426,12 +426,9 @@ class PipelineSplits(ColumnTimes):
             if most < -(-layers // self.p) or stage + once[place] >= best:
                 continue
             allowed, chunks = self.seconds[:, : place + 1], self.chunk[:, : place + 1]
-            own = self._slowest(allowed, best)
-            if own is None or own + once[place] >= best:
-                continue
             for chunk in np.unique(chunks[np.isfinite(allowed)]).tolist()[::-1]:  # the largest chunk
                 own = self._slowest(np.where(chunks <= chunk * (1 + SPLIT_ROUNDING), allowed, np.inf), best)
-                if own is None:
+                if own is None or own + once[place] >= best:  # smaller ones leave slower stages
                     break
                 best = min(best, own + self.once(chunk, most))
         return best if best < self.limit else math.inf
