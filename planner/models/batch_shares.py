@@ -172,7 +172,10 @@ class Shares:
             return
         self.improvements = improvements
         for limit in sorted({point.seconds for pool in self.pools for point in pool.points.values()}):
-            self._keep_better(self._fullest(limit))
+            within = limit * (1 + EPS)
+            most = (max((n for n, x in pool.points.items() if x.seconds <= within), default=0) for pool in self.pools)
+            if limit / min(self.batch, sum(most)) < self.rate:  # else no layouts within it are better
+                self._keep_better(self._fullest(limit))
         for k, pool in enumerate(self.pools):  # alone it waits for no exchange
             for point in pool.points.values():
                 self._keep_better(tuple(point if i == k else None for i in range(len(self.pools))))

@@ -78,7 +78,7 @@ def terms(s: Strategy, zero: int | None, rows: StrategyRows, c: RowConditions) -
     return Terms(each, *(np.asarray(y + 0 * each, dtype=np.float64) for y in (wait, once, sharded.layer_seconds)))
 
 
-MOST_ROWS, MOST_ENTRIES = 1 << 11, 1 << 21  # of a table of rows by stages, worked out at a time
+MOST_ENTRIES = 1 << 14  # of a table of rows by stages, worked out at a time: few enough for a processor's cache
 MOST_SECONDS = 1e30  # beyond any stage: it cannot hold the layers
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
@@ -99,7 +99,7 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, laye
     timed = bool(np.any(each > 0))
     may = np.flatnonzero(_may_hold_layers(s, zero, rows))  # mostly few
     may = may[np.argsort(rows.p[may])]  # rows of about as many stages together, to waste few table entries
-    size = max(1, min(MOST_ROWS, MOST_ENTRIES // int(rows.p.max(initial=1))))
+    size = max(1, MOST_ENTRIES // int(rows.p.max(initial=1)))
     for first in range(0, len(may), size):
         some = may[first : first + size]
         own = rows.part(some)

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +34,7 @@ from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.stage_split import Column, Stages, fastest_split, patterns_of
-from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
+from planner.models.joint.strategy_space import Floats, JointProblem, Strategy, StrategyRows, problem_of
 from planner.models.joint.strategy_tables import (
     column_at,
     columns_of,
@@ -722,7 +723,7 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
         found: list[Floats] = []
         at_once: list[Floats] = []
         for values, most in ((found, 7), (at_once, 1 << 40)):
-            monkeypatch.setattr(time_bounds, "MOST_ROWS", most)
+            monkeypatch.setattr(time_bounds, "MOST_ENTRIES", most * int(rows.p.max(initial=1)))
             split += len(rows) > most
             for zero in (1, 3):
                 values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
@@ -733,6 +734,23 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
         for one, other in zip(found, at_once, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
     assert held and split
+
+
+def test_bounds_in_memory_waste_few_entries_of_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand pipelines of up to 224 stages at most one entry in four stands for a stage that there is not."""
+    world = Solving().world(load_instance(Path(__file__).parents[3] / "instances/5gw.json"))
+    of = next(x for x in world.strategies() if table_of(world, x).rows.p.max(initial=1) > 100)
+    rows, memory_of, tables = table_of(world, of).rows, time_bounds._memory_of, list[tuple[int, int]]()
+
+    def counted(s: Strategy, zero: int, some: StrategyRows) -> Any:
+        tables.append((int(some.p.sum()), len(some) * int(some.p.max())))
+        return memory_of(s, zero, some)
+
+    monkeypatch.setattr(time_bounds, "_memory_of", counted)
+    monkeypatch.setattr(time_bounds, "_may_hold_layers", lambda *_: np.ones(len(rows), dtype=bool))
+    time_bounds.min_stage_seconds_in_memory(of, 1, rows, of.layer)
+    stages, entries = map(sum, zip(*tables, strict=True))
+    assert len(rows) > 1000 and stages == rows.p.sum() and stages > 0.75 * entries
 
 
 def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:
