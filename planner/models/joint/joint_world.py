@@ -237,7 +237,7 @@ class World:
             for x in (known, problem)
         )
         if own != other:
-            cache.timed = {}
+            cache.timed.clear()  # in place: the spans of a run share them
         found, fronts = [], dict[LayerShape, LayerTimes]()
         for degrees in cache.degrees[::step]:
             self.deadline.check()
