@@ -119,8 +119,7 @@ class FibreDesigns:
         if key not in self.tables:
             self.deadline.check()
             if pair not in self.routes:
-                large = {"stage_bytes": LARGE_BYTES, "window_seconds": LARGE_BYTES}
-                request = WanRequest(sites=pair, exchanging=pair, **large)
+                request = WanRequest(sites=pair, exchanging=pair, stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
                 data = wan_design.gather(self.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = data.fibre, options
