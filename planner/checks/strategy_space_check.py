@@ -64,7 +64,7 @@ class Space:
         self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
         sequences = instance.workload.tokens / instance.workload.sequence_length / instance.workload.availability
         self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
-        self._known_pipelines: dict[tuple[Any, ...], CutPipelines] = {}
+        self.pipelines = cache(self._pipelines)  # which cuts that split a replica alike share
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values of a layout choice that its pin leaves in the checker's declared space."""
@@ -130,17 +130,10 @@ class Space:
                         tensor_inner=inner,
                     )
 
-    def pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
-        """Return every pipeline of a checked cut; cuts that split a replica alike share the result."""
-        known, key = self._known_pipelines, (*shape.degrees, schedule)
-        if key not in known:
-            known[key] = self._all_pipelines(shape, schedule)
-        return known[key]
-
-    def _all_pipelines(self, shape: LayerShape, schedule: Schedule) -> "CutPipelines":
-        """Return a checked cut's pipelines that the framework has; packed ones fill each rack with stages."""
+    def _pipelines(self, degrees: tuple[int, int, int], schedule: Schedule) -> "CutPipelines":
+        """Return the pipelines that the framework has of a checked cut by TP, CP and EP; packed ones fill each rack."""
         layers, gpus, network, pins = self.layers, self.gpus, self.instance.network, self.instance.pins
-        fit, framework = gpus // shape.gpus, self.machine.software.parallelism
+        fit, framework = gpus // math.prod(degrees[:2]), self.machine.software.parallelism
         stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
         if self.rules.even_stages and "layout.layers_per_stage" not in pins:
             stages = stages[layers % stages == 0]
@@ -155,7 +148,7 @@ class Space:
         rows = []  # of the block of one rack stage; those of longer pipelines have as many more racks
         for kind in kinds.tolist():
             own = {"stages_per_rack": kind, "replicas_per_rack": pins.get("layout.replicas_per_rack")}
-            block = block_of(gpus, shape.degrees, pipeline_parallel=1, **own)
+            block = block_of(gpus, degrees, pipeline_parallel=1, **own)
             names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
             rows.append([0 if block is None else getattr(block, name) for name in names])
         racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
@@ -293,7 +286,7 @@ class Cut:
     @property
     def pipelines(self) -> CutPipelines:
         """The pipelines of a checked cut, enumerated when they are asked for: a check may have to stop before."""
-        every = self.space.pipelines(self.shape, self.schedule)
+        every = self.space.pipelines(self.shape.degrees, self.schedule)
         if self.overlapping is None:
             return every
         return every.part(may_overlap_experts(every.p, every.v) == self.overlapping)

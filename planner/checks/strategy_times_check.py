@@ -25,7 +25,6 @@ from planner.physics.training.transformer import front_layers
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
 MOST_CELLS = 1 << 21  # stages worked out at a time
 MOST_RANGES = 1 << 16  # worked out at a time
-COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks in flight, first represents the part
 NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
 SPLIT_ROUNDING = 1e-12  # relative, of bytes and of seconds of one split
 NEVER = 1 << 40  # layers to recompute where not even that makes room
@@ -165,18 +164,13 @@ class StepTimeBound(ColumnTimes):
         return np.asarray(self.once / np.minimum(every, self.cut.total_micro_batches), dtype=np.float64)
 
     @cached_property
-    def stretch_of_more(self) -> Floats:
-        """Bound from below the stretch by failures of a checked range's jobs with the least replicas or more."""
-        found = self.cut.space.failures.stretch_from(self.ranges.min_replicas, self.ranges.p * self.cut.shape.gpus)
-        return np.asarray(found + 0.0 * self.ranges.p, dtype=np.float64)
-
-    @cached_property
     def stretch(self) -> Floats:
         """Bound from below the stretch by failures of each checked range; exact where it has one replica count."""
-        found, low = self.stretch_of_more.copy(), self.ranges.min_replicas
+        low, gpus, failures = self.ranges.min_replicas, self.ranges.p * self.cut.shape.gpus, self.cut.space.failures
+        found = np.asarray(failures.stretch_from(low, gpus) + 0.0 * gpus, dtype=np.float64)
         one = np.flatnonzero(low == self.ranges.max_replicas)
         if len(one):
-            found[one] = self.cut.space.failures.min_stretch(low[one], self.ranges.p[one] * self.cut.shape.gpus)
+            found[one] = failures.min_stretch(low[one], gpus[one])
         return found
 
     @cached_property
@@ -200,27 +194,22 @@ class StepTimeBound(ColumnTimes):
         ).part(which)
         return found.part(np.flatnonzero(self.seconds[which] < limit)).within(self.cut.total_micro_batches)
 
-    def holding(self, seconds: Floats, parts: tuple[int | None, ...]) -> Ints:
+    def holding(self, seconds: Floats, *, every: bool) -> Ints:
         """Return the indices of checked ranges whose stages hold all layers in memory and in `seconds` seconds.
 
-        Coarse parts are tried first. A stage with l layers takes l times the state of one layer, and for each chunk in
-        flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
+        `every`: each stage as it is; else all as the last one, which has the fewest chunks in flight. A stage with l
+        layers takes l times the state of one layer, and for each chunk in flight l/v times the activations of one; a
+        recomputed layer keeps fewer activations and takes longer.
         """
         few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.times.machine.model)
-        for part in parts:
-            fitting, size = [few[:0]], max(1, MOST_CELLS // (part or int(self.ranges.p[few].max(initial=1))))
-            for some in (few[at : at + size] for at in range(0, len(few), size)):
-                p = self.ranges.p[some, None]
-                if part is None:  # every stage
-                    ends = np.arange(1, int(p.max()) + 1)[None, :]
-                    number = np.where(ends <= p, 1, 0)
-                else:  # each part as its last stage
-                    bounds = p * np.arange(part + 1)[None, :] // part
-                    ends, number = bounds[:, 1:], np.diff(bounds, axis=1)
-                layers = self._most_layers(some, ends - 1, seconds[some, None], every=part is None) * number
-                fitting.append(some[layers.sum(axis=1) + front >= self.cut.space.layers])
-            few = np.concatenate(fitting)
-        return few
+        found, size = [few[:0]], max(1, MOST_CELLS // (int(self.ranges.p[few].max(initial=1)) if every else 1))
+        for some in (few[at : at + size] for at in range(0, len(few), size)):
+            p = self.ranges.p[some, None]
+            stage = np.arange(int(p.max()))[None, :] if every else p - 1
+            layers = self._most_layers(some, stage, seconds[some, None], every=every)
+            most = np.where(stage < p, layers, 0.0).sum(axis=1) if every else (layers * p)[:, 0]
+            found.append(some[most + front >= self.cut.space.layers])
+        return np.concatenate(found)
 
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Bound the layers but front ones that checked stages hold; `every`: with embeddings and head."""
@@ -246,12 +235,12 @@ class StepTimeBound(ColumnTimes):
         kept = cut.layer_bytes.kept
         # A first stage with smaller chunks first keeps fewer layers in flight than its chunks' mean, at most by these.
         larger = schedule.larger_in_flight(p, m, smaller_first=front_layers(machine.model) == 0)
-        first = (stage == 0) if every else np.arange(np.shape(stage)[1])[None, :] == 0  # or what stands for it
+        first = (stage == 0) | (not every)  # or what stands for it
         room = room + np.where(first, (v - 1) * np.maximum(0.0, flying - larger), 0.0) * kept
         least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)
         price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NOTHING)  # of a byte saved
-        # Recomputed front layers may save more than they keep: no first stage, and no part with it, is held to `least`.
-        repeated = np.where((front_layers(machine.model) > 0) & ((stage == 0) | (not every)), 0.0, least)
+        # Recomputed front layers may save more than they keep: no first stage is held to `least`.
+        repeated = np.where((front_layers(machine.model) > 0) & first, 0.0, least)
         most = np.minimum(seconds / layer, room / (state + repeated * flying))
         most = np.minimum(most, (seconds + price * room) / (layer + price * (state + kept * flying)))
         return np.asarray(np.floor(most * (1 + ROUNDING)), dtype=np.float64)
@@ -269,12 +258,12 @@ def columns_in_time(
             continue
         floor = StepTimeBound(cut=cut, zero_stage=zero_stage, ranges=some)
         most = limit * cut.shape.micro_batch * some.max_replicas
-        few = floor.holding(most / floor.stretch_of_more, COARSE)
+        few = floor.holding(most / floor.stretch, every=False)
         if not len(few):
             continue
         floor, some = replace(floor, ranges=floor.ranges.part(few)), some.part(few)
         room = most[few] / floor.stretch - floor.once / some.max_micro_batches - floor.tails[1]
-        some = floor.in_time(limit, floor.holding(room, (None,)))
+        some = floor.in_time(limit, floor.holding(room, every=True))
         single = (some.min_replicas == some.max_replicas) & (some.min_micro_batches == some.max_micro_batches)
         if np.any(single):
             yield some.part(single)
@@ -437,12 +426,9 @@ class PipelineSplits(ColumnTimes):
             if most < -(-layers // self.p) or stage + once[place] >= best:
                 continue
             allowed, chunks = self.seconds[:, : place + 1], self.chunk[:, : place + 1]
-            own = self._slowest(allowed, best)
-            if own is None or own + once[place] >= best:
-                continue
             for chunk in np.unique(chunks[np.isfinite(allowed)]).tolist()[::-1]:  # the largest chunk
                 own = self._slowest(np.where(chunks <= chunk * (1 + SPLIT_ROUNDING), allowed, np.inf), best)
-                if own is None:
+                if own is None or own + once[place] >= best:  # smaller ones leave slower stages
                     break
                 best = min(best, own + self.once(chunk, most))
         return best if best < self.limit else math.inf

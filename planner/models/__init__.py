@@ -23,14 +23,6 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GradientExchange:
-    """What the sites must exchange per step: one stage at a time, each within the backward pass of the next stage."""
-
-    stage_bytes: float
-    window_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SitesRequest:
     """What a question asks of the sites beyond the instance."""
 
@@ -41,11 +33,15 @@ class SitesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WanRequest:
-    """What the wide area must join: open sites, those that train, and the exchange in the time that a step assumes."""
+    """What the wide area must join: open sites, and those that train, with their exchange of gradients per step.
+
+    One stage is exchanged at a time, each within the window that a step assumes: the backward pass of the next stage.
+    """
 
     sites: tuple[str, ...]
     exchanging: tuple[str, ...]
-    exchange: GradientExchange
+    stage_bytes: float
+    window_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

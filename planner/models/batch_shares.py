@@ -173,9 +173,8 @@ class Shares:
         self.improvements = improvements
         for limit in sorted({point.seconds for pool in self.pools for point in pool.points.values()}):
             within = limit * (1 + EPS)
-            fits = ([count for count, point in pool.points.items() if point.seconds <= within] for pool in self.pools)
-            sequences = sum(max(counts, default=0) for counts in fits)
-            if limit / max(1, min(self.batch, sequences)) < self.rate:
+            most = (max((n for n, x in pool.points.items() if x.seconds <= within), default=0) for pool in self.pools)
+            if limit / min(self.batch, sum(most)) < self.rate:  # else no layouts within it are better
                 self._keep_better(self._fullest(limit))
         for k, pool in enumerate(self.pools):  # alone it waits for no exchange
             for point in pool.points.values():
@@ -183,10 +182,10 @@ class Shares:
 
     def _keep_better(self, points: tuple[PoolLayout | None, ...]) -> None:
         training = [point for point in points if point is not None]
-        if not training:
+        slowest, sequences = max(point.seconds for point in training), sum(point.sequences for point in training)
+        if slowest / sequences >= self.rate:  # whatever the exchange, which takes long to predict
             return
-        sequences = sum(point.sequences for point in training)
-        rate = (max(point.seconds for point in training) + self.tail(points)) / sequences
+        rate = (slowest + self.tail(points)) / sequences
         if rate < self.rate:
             self.rate, self.points = rate, points
             first_plan_found()

@@ -89,8 +89,8 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         groups.setdefault(areas[nodes[site].balancing_authority], []).append(site)
     places = {site: (nodes[site].latitude, nodes[site].longitude) for site in request.sites}
     net = wan.fibre_of(links, wan.places_of(links, places))
-    window, rtt_ms = request.exchange.window_seconds, net.shortest_rtt_ms
-    forms = wan.forms(groups, request.exchange.stage_bytes, rtt_ms)
+    window, rtt_ms = request.window_seconds, net.shortest_rtt_ms
+    forms = wan.forms(groups, request.stage_bytes, rtt_ms)
     form = wan.choose_form(links, forms, window, rtt_ms)
     demands = [*wan.sync_demands(links, form, window, rtt_ms)]
     demands += wan.traffic_demands(links, request.sites, net.node)
@@ -233,7 +233,7 @@ def with_plan(
         seconds=deadline.elapsed,
     )
     request = data.request
-    size, window = request.exchange.stage_bytes, request.exchange.window_seconds
+    size, window = request.stage_bytes, request.window_seconds
     needs = {form: wan.form_need_gbps(form, data.wan, window, data.fibre.shortest_rtt_ms) for form in data.forms}
     rate, forms = needs[data.form] if data.form else math.inf, list[ExchangeForm]()
     for form, need in needs.items():

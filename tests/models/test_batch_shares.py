@@ -148,3 +148,19 @@ def test_a_pool_without_a_bound_yet_may_take_its_largest_share():
     search = batch_shares.Shares(pools=pools, batch=8, tail=lambda _: 0.0)
     assert search.bound_of(((0, 5), (3, 3))) == pytest.approx(6 / 8)
     assert search.bound_of(((0, 5), (0, 3))) == 0.0
+
+
+def test_step_times_in_which_no_layouts_could_be_better_are_passed_over(monkeypatch):
+    """Of 100 layouts a pool, the first of which are fast, those of few step times are joined, without loss."""
+    pools = [batch_shares.PoolSearch(problem=None) for _ in range(2)]
+    for (k, pool), n in itertools.product(enumerate(pools), range(1, 101)):
+        each = (1 + k) * (1 if n == 10 else 3)
+        pool.points[n] = batch_shares.PoolLayout(sequences=n, seconds=each * n, strategy=None)
+        pool.improvements += 1
+    fullest, joined = batch_shares.Shares._fullest, []
+    monkeypatch.setattr(batch_shares.Shares, "_fullest", lambda s, limit: joined.append(limit) or fullest(s, limit))
+    search = batch_shares.Shares(pools=pools, batch=200, tail=lambda _: 0.0)
+    search.improve()
+    assert search.rate == 10 / 11  # 10 of the first pool and 1 of the other in 10 s
+    assert 10.0 in joined
+    assert len(joined) < 20

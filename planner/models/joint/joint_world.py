@@ -256,7 +256,7 @@ class World:
             for x in (known, problem)
         )
         if own != other:
-            cache.timed = {}
+            cache.timed.clear()  # in place: the spans of a run share them
         found, fronts = [], dict[LayerShape, LayerTimes]()
         for degrees in cache.degrees[::step]:
             self.deadline.check()
@@ -314,8 +314,7 @@ def spared(world: World, column: Column) -> list[Column]:
     r = calendar.r
     repaired, targets = any(p.repair_hours for p in r.parts.values()), sorted(set(r.spare_targets))
     if not repaired:  # of spares the fewest do
-        fewest = min((t for t in targets if t), default=0.0)
-        targets = sorted({0.0, fewest})[0 if 0.0 in targets else 1 :]
+        targets = targets[: 2 if 0.0 in targets else 1]
     # GPUs that the layout leaves idle, with a fabric to join them, may be spares too.
     idle = column.block.rails < world.problem.gpus and world.templates is not None
     wires = (False, True) if idle and r.spare_gpus and repaired else (False,)

@@ -16,7 +16,7 @@ import numpy as np
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance, pinned_blocks
-from planner.models import GradientExchange, Options, SitesRequest, WanRequest, wan_design
+from planner.models import Options, SitesRequest, WanRequest, wan_design
 from planner.models.joint.shapes.site_milp import (
     CENT_MUSD,
     LEFT_OUT,
@@ -78,15 +78,14 @@ class FibreDesigns:
 
     def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
         """Return the request for a fibre design of some sites: the exchange, and its window in seconds."""
-        holding = tuple(sorted(sites.holding))
-        exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
+        holding, size, window = tuple(sorted(sites.holding)), 0.0, window_seconds
         if circuit is not None and len(holding) > 1:
             wan, size = self.data.wan, circuit.stage_bytes
             rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
             gbps = circuit.wavelengths * wan.wavelength_gbps / wan.headroom_factor
             window = assumed_window_seconds(wan, size, len(holding), math.inf, gbps, rtt)
-            exchange = GradientExchange(stage_bytes=size, window_seconds=window)
-        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange)
+        opened = tuple(sorted(sites.open))
+        return WanRequest(sites=opened, exchanging=holding, stage_bytes=size, window_seconds=window)
 
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
         """Bound from below the price in USD of the designed fibre of any two sites, by number of wavelengths."""
@@ -119,8 +118,7 @@ class FibreDesigns:
         if key not in self.tables:
             self.deadline.check()
             if pair not in self.routes:
-                exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
-                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange)
+                request = WanRequest(sites=pair, exchanging=pair, stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
                 data = wan_design.gather(self.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = replace(data.fibre), options  # without its graph, which is large

@@ -28,11 +28,10 @@ from planner.models.joint.search.first_plans import SAMPLED, likely, sampled
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.stage_split import Column
-from planner.models.joint.strategy_space import JointProblem, Strategy, problem_of
+from planner.models.joint.strategy_space import JointProblem, problem_of
 from planner.physics.site import cost
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
-from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import Status
@@ -60,14 +59,14 @@ class Solving:
 
     def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
         """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
-        cache, seed, threads = self.cache, self.options.seed, self.options.threads
-        cache.serve(instance, without or {}, seed, threads)
+        cache, seed, threads, without = self.cache, self.options.seed, self.options.threads, without or {}
+        cache.serve(instance, without, seed, threads)
         problem = problem_of(instance)
         if instance.grid is not None and cache.sites is None:
             from planner.models.joint.site_choice import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 
-            racks, refused = "sites.racks.", frozenset(cache.without.get("sites", ()))  # sets of open sites
-            opened = frozenset(x.removeprefix(racks) for x in cache.without if x.startswith(racks))  # not with 0 racks
+            racks, refused = "sites.racks.", frozenset(without.get("sites", ()))  # sets of open sites
+            opened = frozenset(x.removeprefix(racks) for x in without if x.startswith(racks))  # not with 0 racks
             request = SitesRequest(opened=opened, refused=refused)
             cache.sites = Sites(instance=instance, request=request, seed=seed, threads=threads)
         if cache.sites is not None:
@@ -83,7 +82,7 @@ class Solving:
                 transport_slowdown=problem.transport_slowdown,
                 power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
                 max_mw=max_mw,
-                without_stripes=cache.without.get("placement.stripes"),
+                without_stripes=without.get("placement.stripes"),
             )
             cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
         if cache.templates is not None:
@@ -378,7 +377,6 @@ class RunSearch:
     best: JointSolution | None = None
     usd: float = math.inf  # of the best
     given_up: float = math.inf  # lower bound on the cost of plans of which a search proved nothing
-    timed: dict[LayerShape, Strategy] = field(default_factory=dict)  # whatever the prices, a layer takes as long
     last: JointSolution | None = None  # the plan found last, where none is proven the least of its span
     free_bound: float | None = None  # in days of any plan, where none meets the deadline
     failure: str = ""  # what a back end said that ended the search
@@ -438,7 +436,8 @@ class RunSearch:
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
         budget = None if self.best is None else max(self.usd - alike, CENTS)
         priced = priced.replaced(limits__budget_usd=budget)
-        world = replace(self.solving, cache=JointCache(timed=self.timed)).world(priced, self.without)
+        cache = JointCache(timed=self.solving.cache.timed)  # whatever the prices, a layer takes as long
+        world = replace(self.solving, cache=cache).world(priced, self.without)
         found = least_capital_plan(LeastCapital(world=world, limit=span.end))
         known = [x and x + alike for x in (found.usd, found.lower_bound)]
         found = replace(found, usd=known[0], lower_bound=known[1])

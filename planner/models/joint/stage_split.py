@@ -284,8 +284,6 @@ class Stages:
         # below them must hold the model, and each stage its fewest layers.
         c, places = self.column, most - self.column.v + 1
         needed, fewest = c.strategy.problem.layers - c.p * (c.v - 1), self.least_sizes - c.v
-        if needed > c.p * places or fewest.max() >= places:
-            return math.inf
         opened_at = np.where(other[:, :places] <= limit, limited[:, :places], np.inf)
         last = np.partition(opened_at, needed - 1, axis=None)[needed - 1]
         return float(max(last, opened_at[np.arange(c.p), fewest].max()))
@@ -311,7 +309,7 @@ class Stages:
         # For each most layers the least stage time at each largest chunk.
         by_seconds, by_chunk, values, chunks = self._up_to
         mean = -(-c.strategy.problem.layers // c.p)
-        for most in range(max(mean, c.v), int(self.sizes[-1]) + 1):
+        for most in range(max(mean, int(self.least_sizes.max())), int(self.sizes[-1]) + 1):
             if largest[most - c.v] >= best:
                 continue
             self.tick()
@@ -420,12 +418,9 @@ class Stages:
             bound = self.bounding
             if bound.least() is None:
                 return None
-            if self.column.strategy.problem.layers_of(self.column.p) is not None:
-                stages = bound._with((*KEPT, *BY_SIZE), exact=True)
-            else:
-                stages, few = bound._with(KEPT, exact=True), np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
-                stages.__dict__["sizes"] = bound.sizes[: few[-1] + 1]
-                stages.__dict__.update({name: bound.__dict__[name][:, : few[-1] + 1] for name in BY_SIZE})
+            stages, few = bound._with(KEPT, exact=True), np.flatnonzero(bound.min_seconds_by_most < self.cutoff)
+            stages.__dict__["sizes"] = bound.sizes[: few[-1] + 1]
+            stages.__dict__.update({name: bound.__dict__[name][:, : few[-1] + 1] for name in BY_SIZE})
         limits = stages.least()
         found = None if limits is None else stages.spread(limits)
         # Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
@@ -457,9 +452,7 @@ class Stages:
 def _increasing(values: Floats) -> Floats:
     """Return the distinct finite stage seconds in order, the largest of those that differ by rounding only."""
     found = np.unique(values[np.isfinite(values)])
-    if len(found) < 2:
-        return found
-    apart = np.append(np.diff(found) > EPS * found[1:], True)
+    apart = np.append(np.diff(found) > EPS * found[1:], True)[: len(found)]
     return np.asarray(found[apart])
 
 

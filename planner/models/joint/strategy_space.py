@@ -133,7 +133,7 @@ class JointProblem:
             free = [p for p in free if p == len(self.stage_layers)]
         if name == "virtual_stages" and self.stage_layers is not None:
             free = [v for v in free if v <= min(self.stage_layers)]
-        return [x for x in free if x == wanted] if wanted is not None else list(free)
+        return [x for x in free if wanted in (None, x)]
 
 
 def problem_of(instance: Instance) -> JointProblem:
@@ -379,14 +379,11 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
 
 def strategies_of(one: Strategy) -> list[Strategy]:
     """List the strategies of the declared space with one's degrees: by schedule, and with stages sharing a rack."""
-    problem, schedules = one.problem, one.problem.machine.software.schedules
-    found = []
-    for order, packed in itertools.product(problem.options("schedule", schedules), (False, True)):
-        if (order, packed) == (one.order, False):
-            found.append(one)
-        elif not packed or problem.gpus // one.shape.gpus >= 2:
-            between, within = replace(one.between, order=order), replace(one.within, order=order)
-            found.append(replace(one, order=order, packed=packed, between=between, within=within))
+    problem, found = one.problem, []
+    packings = (False, True) if problem.gpus // one.shape.gpus >= 2 else (False,)
+    for order in problem.options("schedule", problem.machine.software.schedules):
+        between, within = replace(one.between, order=order), replace(one.within, order=order)
+        found += [replace(one, order=order, packed=x, between=between, within=within) for x in packings]
     return found
 
 

@@ -90,6 +90,7 @@ def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> I
 
 
 TimedRows = tuple[Floats, StrategyRows]  # rows with the lower bounds of their seconds a sequence
+Counts = tuple[Ints, Ints, Ints]  # places of pipelines in a table, their replicas and their micro-batches
 
 
 def strategy_bound(world: World, s: Strategy) -> float:
@@ -182,8 +183,8 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     rows, problem, total = s.pipelines, s.problem, most_sequences(s)
     fewest = rows.m
     if s not in world.cache.terms:  # which hold whatever the budget
-        t, once = terms_under_zero(s, None, rows)
-        world.cache.terms[s] = t.each, once
+        t = terms_under_zero(s, None, rows)
+        world.cache.terms[s] = t.each, t.once
     # 0 where a pipeline cannot take as few as are pinned, nor a block, of as many stripes as rack stages at most, such
     # stripes.
     wanted, stripes = problem.pin("microbatches_per_step"), problem.instance.pins.get("placement.stripes")
@@ -254,18 +255,18 @@ def some_in_memory(world: World) -> bool:
     return any(pipelines_in_memory(world, s).any() for s in world.strategies())
 
 
-def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> tuple[time_bounds.Terms, Floats]:
+def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> time_bounds.Terms:
     """Bound step-time terms of a strategy's pipelines under a ZeRO stage (None: any) over all replicas, network free.
 
-    Return them, and the seconds that come once in a step of any number of micro-batches.
+    Their `once` is that of a step of any number of micro-batches.
     """
     phi, total = s.problem.transport_slowdown, most_sequences(s)
     free = RowConditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
     t = time_bounds.terms(s, zero, rows, free)
     if s.order == "1f1b":
-        return t, t.once
+        return t
     filled = replace(rows, m=np.maximum(rows.p, total))
-    return t, np.minimum(t.once, time_bounds.terms(s, zero, filled, free).once)
+    return replace(t, once=np.minimum(t.once, time_bounds.terms(s, zero, filled, free).once))
 
 
 def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
@@ -281,16 +282,16 @@ def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff:
         rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
-    t, once = terms_under_zero(s, zero, rows)
-    keys = np.maximum(keys, min_seconds(s, rows, t.each, once))
+    t = terms_under_zero(s, zero, rows)
+    keys = np.maximum(keys, min_seconds(s, rows, t.each, t.once))
     few = np.flatnonzero(keys < cutoff)
     if not len(few):
         return None
-    some = rows.part(few)
-    each, once = each_in_memory(s, zero, some, t.each[few], t.layer[few]), once[few]
-    keys = np.maximum(keys[few], min_seconds(s, some, each, once))
-    fine = np.flatnonzero(keys < cutoff)
-    return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
+    rows, t = rows.part(few), t.part(few)
+    each = each_in_memory(s, zero, rows, t.each, t.layer)
+    found = Pipes(np.maximum(keys[few], min_seconds(s, rows, each, t.once)), rows, each, t.once)
+    fine = np.flatnonzero(found.keys < cutoff)
+    return found.part(fine) if len(fine) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,9 +324,7 @@ def columns_of(
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
     group = problem.expert_group(s.shape)
     even = group // math.gcd(group, s.shape.gpus)  # replicas come in multiples of it: they divide the experts evenly
-    found: list[TimedRows] = []
-    picks, counts_d, counts_m = [], [], []
-    waiting = 0
+    found, waiting, count = list[TimedRows](), list[Counts](), 0
     for i in range(len(rows)):
         world.deadline.check()
         most, each = int(rows.d[i]), float(pipes.each[i])
@@ -345,17 +344,11 @@ def columns_of(
         d = d[d % even == 0]
         of = s, d, int(rows.p[i]), int(rows.v[i]), each, limit
         d, m = most_rounds(*of) if in_rounds else micro_batches(*of, likely=max_blocks_off is not None)
-        picks.append(np.full(len(d), i))
-        counts_d.append(d)
-        counts_m.append(m)
-        waiting += len(d)
-        if waiting >= BLOCK or i == len(rows) - 1:
-            table = replace(rows.part(np.concatenate(picks)), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
-            for first in range(0, waiting, BLOCK):
-                world.deadline.check()
-                part = table.part(slice(first, first + BLOCK))
-                found += _timed(world, s, zero, part, cutoff, waits=not in_rounds)
-            picks, counts_d, counts_m, waiting = [], [], [], 0
+        waiting.append((np.full(len(d), i), d, m))
+        count += len(d)
+        if count >= BLOCK or i == len(rows) - 1:
+            found += _timed(world, s, zero, rows, waiting, cutoff, waits=not in_rounds)
+            waiting, count = [], 0
     if not found:
         return None
     times, tables = zip(*found, strict=True)
@@ -364,35 +357,36 @@ def columns_of(
 
 def rounds_of(world: World, s: Strategy, zero: int, row: StrategyRows, cutoff: float) -> list[TimedRows]:
     """Return the micro-batch counts that one row of a strategy's table represents, with bounds under the cutoff."""
-    m, found = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline), list[TimedRows]()
-    for first in range(0, len(m), BLOCK):
-        world.deadline.check()
-        some = m[first : first + BLOCK]
-        found += _timed(world, s, zero, replace(row.part(np.zeros(len(some), dtype=np.int64)), m=some), cutoff)
-    return found
+    m = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline)
+    at = np.zeros(len(m), dtype=np.int64)
+    return _timed(world, s, zero, row, [(at, row.d[at], m)], cutoff)
 
 
 def _timed(
-    world: World, s: Strategy, zero: int, table: StrategyRows, cutoff: float, *, waits: bool = True
+    world: World, s: Strategy, zero: int, rows: StrategyRows, counts: list[Counts], cutoff: float, *, waits: bool = True
 ) -> list[TimedRows]:
-    """Return the rows of a strategy's table whose lower bounds on time are under the cutoff, with these bounds."""
-    problem, b = s.problem, s.shape.micro_batch
-    phi = problem.transport_slowdown
-    racks = -(-table.blocks() // world.max_open) * table.stage_racks
-    terms = time_bounds.terms(s, zero, table, RowConditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
-    if not waits:
-        terms = replace(terms, wait=np.zeros(len(table)))
-    stretch = np.ones(len(table))  # by failures, from below
-    if problem.calendar is not None:
-        stretch = np.asarray(problem.calendar.column_floor(table.d, table.p * s.shape.gpus), dtype=np.float64)
-    few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) * stretch < cutoff)
-    if not len(few):
-        return []
-    table, terms, stretch = table.part(few), terms.part(few), stretch[few]
-    terms = replace(terms, each=each_in_memory(s, zero, table, terms.each, terms.layer))
-    times = terms.seconds(table) / (table.d * table.m * b) * stretch
-    few = np.flatnonzero(times < cutoff)
-    return [(times[few], table.part(few))] if len(few) else []
+    """Return a strategy's pipelines at some counts whose lower bounds on time are under the cutoff, with the bounds."""
+    problem, b, phi, found = s.problem, s.shape.micro_batch, s.problem.transport_slowdown, list[TimedRows]()
+    at, d, m = (np.concatenate(each) for each in zip(*counts, strict=True))
+    for some in (slice(first, first + BLOCK) for first in range(0, len(at), BLOCK)):
+        world.deadline.check()
+        table = replace(rows.part(at[some]), d=d[some], m=m[some])
+        racks = -(-table.blocks() // world.max_open) * table.stage_racks
+        terms = time_bounds.terms(s, zero, table, RowConditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
+        if not waits:
+            terms = replace(terms, wait=np.zeros(len(table)))
+        stretch = np.ones(len(table))  # by failures, from below
+        if problem.calendar is not None:
+            stretch = np.asarray(problem.calendar.column_floor(table.d, table.p * s.shape.gpus), dtype=np.float64)
+        few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) * stretch < cutoff)
+        if not len(few):
+            continue
+        table, terms, stretch = table.part(few), terms.part(few), stretch[few]
+        terms = replace(terms, each=each_in_memory(s, zero, table, terms.each, terms.layer))
+        times = terms.seconds(table) / (table.d * table.m * b) * stretch
+        few = np.flatnonzero(times < cutoff)
+        found += [(times[few], table.part(few))] if len(few) else []
+    return found
 
 
 def min_fill_seconds(s: Strategy, p: Any, v: Any) -> Any:

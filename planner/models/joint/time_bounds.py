@@ -1,6 +1,5 @@
 """Lower bounds on the time of a sequence: even stages on a network that slows nothing above its transport."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +78,7 @@ def terms(s: Strategy, zero: int | None, rows: StrategyRows, c: RowConditions) -
     return Terms(each, *(np.asarray(y + 0 * each, dtype=np.float64) for y in (wait, once, sharded.layer_seconds)))
 
 
-MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
-FEW_ENTRIES = 1 << 13  # of a table that is worked out at once, however wide its rows
-LEAST_WIDTH, WIDER = 8, 4  # of the narrowest table in stages, and of each next one over the one before
+MOST_ENTRIES = 1 << 14  # of a table of rows by stages, worked out at a time: few enough for a processor's cache
 MOST_SECONDS = 1e30  # beyond any stage: it cannot hold the layers
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
@@ -101,8 +98,10 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, laye
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
     timed = bool(np.any(each > 0))
     may = np.flatnonzero(_may_hold_layers(s, zero, rows))  # mostly few
-    for at in _by_width(rows.p[may]):
-        some = may[at]
+    may = may[np.argsort(rows.p[may])]  # rows of about as many stages together, to waste few table entries
+    size = max(1, MOST_ENTRIES // int(rows.p.max(initial=1)))
+    for first in range(0, len(may), size):
+        some = may[first : first + size]
         own = rows.part(some)
         x = _memory_of(s, zero, own)
         holding = _holds_whole_layers(s, own, x)
@@ -130,18 +129,6 @@ def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     front = dense + (v - 1) * min(dense, 1)
     may: Flags = p * each + front >= s.problem.layers
     return may
-
-
-def _by_width(p: Ints) -> Iterator[Ints]:
-    """Yield a time bound's rows of pipelines in batches of about as many stages, to waste few table entries."""
-    narrow, widest = 0, int(p.max(initial=1))
-    while narrow < widest:
-        wide = max(LEAST_WIDTH, WIDER * narrow) if len(p) * widest > FEW_ENTRIES else widest
-        rows = np.flatnonzero((p > narrow) & (p <= wide))
-        size = max(1, MOST_ENTRIES // min(wide, widest))
-        for at in range(0, len(rows), size):
-            yield rows[at : at + size]
-        narrow = wide
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from joint_solved import cheapest, solved
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointSolution, World
+from planner.models.joint.joint_world import JointCache, JointSolution, World
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.search.least_capital import LeastCapital
@@ -182,6 +182,18 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     assert i.limits.budget_usd is not None
     found = cheapest(world(i), math.inf)
     assert (found.status, found.plan) == ("unknown", None)
+
+
+def test_layers_timed_for_another_machine_are_timed_anew_once() -> None:
+    """A cache of a longer model changes no run's cost, and then keeps the layers of the run's own model."""
+    i, cache = toy(6), JointCache()
+    other = i.replaced(workload__model=i.workload.model.replaced(hidden=3072))  # type: ignore[union-attr]
+    solve_joint_cost(other, Solving(cache=cache))
+    alone, shared = least_run_cost(i, Solving()), least_run_cost(i, Solving(cache=cache))
+    assert alone.usd is not None
+    assert (shared.status, shared.usd, shared.days) == (alone.status, alone.usd, alone.days)
+    assert cache.timed
+    assert all(s.problem.machine == machine_of(i) for s in cache.timed.values())
 
 
 @pytest.mark.parametrize("search", [solve_joint_cost, least_run_cost])

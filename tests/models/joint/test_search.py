@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -35,7 +36,7 @@ from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
 from planner.models.joint.stage_split import Column, Stages, fastest_split, patterns_of
-from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
+from planner.models.joint.strategy_space import Floats, JointProblem, Strategy, StrategyRows, problem_of
 from planner.models.joint.strategy_tables import (
     column_at,
     columns_of,
@@ -622,7 +623,7 @@ def test_what_is_known_of_pipelines_holds_under_every_zero_stage(i: Instance) ->
         raised += int((known > of.each).sum())
         for zero in s.problem.zero_stages:
             some = at if zero in s.machine.software.zero_stages_under(2) else np.flatnonzero(of.rows.p == 1)
-            t, _ = terms_under_zero(s, zero, rows.part(some))
+            t = terms_under_zero(s, zero, rows.part(some))
             assert (known[some] <= each_in_memory(s, zero, rows.part(some), t.each, t.layer) * (1 + 1e-12)).all()
     assert raised
 
@@ -739,16 +740,16 @@ def test_a_split_looks_at_the_clock() -> None:
 
 
 def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What rows hold and how fast they are is the same in tables of 8, 32 and 40 stages as in a single one."""
-    problem, held, narrowed = deep(), 0, 0
+    """What rows hold and how fast they are is the same in tables of seven rows as in a single one."""
+    problem, held, split = deep(), 0, 0
     world = World(problem=problem, sites=None, templates=None)
     for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch <= 2][::5]:
         _, rows = pipelines_of(world, s)
         found: list[Floats] = []
         at_once: list[Floats] = []
-        for values, few in ((found, 1), (at_once, 1 << 40)):
-            monkeypatch.setattr(time_bounds, "FEW_ENTRIES", few)
-            narrowed += len(list(time_bounds._by_width(rows.p))) > 1
+        for values, most in ((found, 7), (at_once, 1 << 40)):
+            monkeypatch.setattr(time_bounds, "MOST_ENTRIES", most * int(rows.p.max(initial=1)))
+            split += len(rows) > most
             for zero in (1, 3):
                 values.append(time_bounds.min_stage_seconds_in_memory(s, zero, rows, 0.0))
                 layer = np.full(len(rows), s.layer)
@@ -757,7 +758,24 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
         assert 0 < np.isfinite(found[1]).sum() < len(rows) or not len(rows)
         for one, other in zip(found, at_once, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
-    assert held and narrowed
+    assert held and split
+
+
+def test_bounds_in_memory_waste_few_entries_of_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand pipelines of up to 224 stages at most one entry in four stands for a stage that there is not."""
+    world = Solving().world(load_instance(Path(__file__).parents[3] / "instances/5gw.json"))
+    of = next(x for x in world.strategies() if table_of(world, x).rows.p.max(initial=1) > 100)
+    rows, memory_of, tables = table_of(world, of).rows, time_bounds._memory_of, list[tuple[int, int]]()
+
+    def counted(s: Strategy, zero: int, some: StrategyRows) -> Any:
+        tables.append((int(some.p.sum()), len(some) * int(some.p.max())))
+        return memory_of(s, zero, some)
+
+    monkeypatch.setattr(time_bounds, "_memory_of", counted)
+    monkeypatch.setattr(time_bounds, "_may_hold_layers", lambda *_: np.ones(len(rows), dtype=bool))
+    time_bounds.min_stage_seconds_in_memory(of, 1, rows, of.layer)
+    stages, entries = map(sum, zip(*tables, strict=True))
+    assert len(rows) > 1000 and stages == rows.p.sum() and stages > 0.75 * entries
 
 
 def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:

@@ -110,7 +110,7 @@ def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: floa
             some = np.flatnonzero(kept.high)
             rows = of.rows.part(some)
             d = np.minimum(kept.high[some] * rows.block_replicas, rows.d)
-            assert kept.each[some] == pytest.approx(terms_under_zero(s, zero, replace(rows, d=d))[0].each, rel=1e-12)
+            assert kept.each[some] == pytest.approx(terms_under_zero(s, zero, replace(rows, d=d)).each, rel=1e-12)
 
 
 @cache

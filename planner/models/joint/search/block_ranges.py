@@ -80,8 +80,8 @@ def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = Fal
     new = np.flatnonzero(found.high != x.high)
     found.high = x.high
     if len(new):
-        t, once = terms_under_zero(s, zero, rows.part(new))
-        found.each[new], found.once[new], found.layer[new], found.in_memory[new] = t.each, once, t.layer, np.nan
+        t = terms_under_zero(s, zero, rows.part(new))
+        found.each[new], found.once[new], found.layer[new], found.in_memory[new] = t.each, t.once, t.layer, np.nan
     unknown = np.flatnonzero(np.isnan(found.in_memory)) if memory else new[:0]
     if len(unknown):
         each, layer = found.each[unknown], found.layer[unknown]
