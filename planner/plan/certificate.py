@@ -127,7 +127,7 @@ class ObjectiveValue(Frozen):
 
 def decision_of(rules: Collection[str]) -> Decision:
     """Return the decision that has no answer where rules are in conflict that are not of the sites alone."""
-    if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
+    if "limits.deadline_days" in rules:  # no layout is in time, whatever else keeps it from being so
         return "layout"
     marks: dict[Decision, set[str]] = {"budget": {"limits.budget_usd"}, "sites": {"limits.facility_power_mw", "sites"}}
     marks |= {"fabric": {"network", "fabric"}, "placement": {"placement"}, "wan": {"wan"}}

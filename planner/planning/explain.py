@@ -63,7 +63,8 @@ def explained(
         very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
         plan = solve_instance(very_best, options, progress, cache=cache)
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
-    late, unasked, interrupted = list[Other](), list[str](), False  # late: what costs nothing, or leaves no plan
+    late, unasked = list[Other](), list[str]()  # late: what costs nothing, or leaves no plan
+    interrupted = plan is not asked and plan.stopped == "interrupted"
     if plan.layout is None:
         sites_alone = plan.conflict is None or plan.conflict.decision == "sites"
         outside = "" if sites_alone or plan.status != "infeasible" else plan.objective.outside
@@ -74,10 +75,12 @@ def explained(
         seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
         together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
         questions = _Questions(plan, cache, together, options, progress, unasked=unasked)
+        in_dollars = plan.instance.objective.in_dollars
+        found = found.replaced(**{"best_usd" if in_dollars else "best_days": questions.best})
         answers = _answers(questions, found.start_days, near, within)
     yield found
     try:
-        for name, *items in answers:
+        for name, *items in () if interrupted else answers:
             if name == "others" and items[0].proved and items[0].as_good:
                 late += items
             else:

@@ -88,6 +88,10 @@ class Explanation(Frozen):
     lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
     nodes: tuple[NodeLoad, ...] = Field((), description="What each candidate for a site could carry alone.")
     relaxations: tuple[Relaxation, ...] = Field((), description="Rules of sites that, moved alone, let a split exist.")
+    best_days: float | None = Field(
+        None, description="Of the best plan, without a tolerance: what the others are set against; null: dollars are."
+    )
+    best_usd: float | None = Field(None, description="The same where the instance minimizes dollars.")
     start_days: float | None = Field(
         None, description="Days from the decision until the plan starts, where the day of its end is minimized."
     )
@@ -104,7 +108,9 @@ class Explanation(Frozen):
 
 def summary(e: Explanation) -> str:
     """Write an explanation as one screen of text; one that has grown has more lines at its end."""
-    lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
+    best = f"{amount(e.best_days)} days" if e.best_days is not None else money(e.best_usd) if e.best_usd else ""
+    against = f"; all below is set against the best plan's {best}" if best else ""
+    lines = [*disagreement(e.violations), f"{e.name}: {e.status}{against}"]
     if e.conflict is not None:
         lines += [f"  No plan: {e.conflict.reason}."]
         lines += [f"  {e.conflict.in_words}."] if e.conflict.rules else []

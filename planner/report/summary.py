@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CONSTANT_PRODUCT = 0.05  # of racks x days, within which a curve is as good as straight
 FEWEST_POINTS = 2  # points of a curve that can be straight
+UNBEATEN = "of which none beats another in both capital and days"
 ENDED_BY = {"interrupted": "an interrupt"}  # of a curve's search; any other end is its limit
 # Figures of a point of a curve: the heading of each by its key, and how it is written.
 CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
@@ -67,7 +68,7 @@ def curve_section(curve: Curve) -> str:
             other = f"no plan of at most {money(curve.none_below_usd)} keeps all rules (proven)"
         return f"CURVE      This plan alone; {other}."
     ended = "" if curve.stopped == "proved" else f" (ended by {ENDED_BY.get(curve.stopped, 'its limit')})"
-    plans = f"{counted(len(curve.points), 'plan')}, none beaten in both capital and days"
+    plans = f"{counted(len(curve.points), 'plan')}, {UNBEATEN}"
     lines = [*curve_table(curve.points), *curve_claims(curve)]
     return "\n".join([f"CURVE      What less money buys: {plans}{ended}", *(f"{'':{INDENT}}{line}" for line in lines)])
 
@@ -77,8 +78,8 @@ def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -
     curve, name = frontier.curve, frontier.instance.name
     proven, ended = curve.stopped == "proved", f"was ended by {ENDED_BY.get(curve.stopped, 'its limit')}"
     if curve.points:
-        unbeaten = "that no other" if proven else "so far, of which no other"
-        lines = [f"{name}: {counted(len(curve.points), 'plan')} {unbeaten} beats in both capital and days"]
+        so_far = "" if proven else " so far"
+        lines = [f"{name}: {counted(len(curve.points), 'plan')}{so_far}, {UNBEATEN}"]
         lines += [*curve_table(curve.points), *curve_claims(curve)]
         if not proven:
             lines.append(f"The search {ended} before {_share(epsilon)} was proven.")

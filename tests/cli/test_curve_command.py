@@ -22,7 +22,7 @@ from planner.planning.frontier import Frontier
 from planner.solvers.signals import interrupted
 
 TABLE = """\
-worked: 4 plans that no other beats in both capital and days
+worked: 4 plans, of which none beats another in both capital and days
       capital  days  at least   MFU  racks  idle GPUs  layout, and what else changes
        $1.00B    40        38  40 %    100          8  TP 8 x PP 4 x DP 3
 knee   $2.00B    16     15.43  40 %    260          8  TP 8 x PP 4 x DP 8
@@ -102,7 +102,7 @@ def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     done = run_here("frontier", "one-rack")
     assert done.returncode == status
     assert text in done.stdout
-    assert ("so far, of which no other beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
+    assert ("so far, of which none beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
 
 
 @each(
