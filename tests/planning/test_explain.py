@@ -214,6 +214,16 @@ def test_an_interrupt_keeps_what_was_explained() -> None:
 ASKED = instance_with(pins=LAYOUT, objective__tolerance=0.0)
 
 
+def test_an_interrupt_of_the_search_for_the_plan_ends_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan so far is told with the figure that others would be set against, and nothing else is asked."""
+    cut_short = planner.solve(small()).replaced(stopped="interrupted", status="feasible")
+    monkeypatch.setattr(explain, "solve_instance", lambda *_, **__: cut_short)
+    found = planner.explain(small())
+    assert found.interrupted and found.layout == cut_short.layout and not (found.worth or found.others)
+    assert found.best_days == cut_short.objective.value and found.best_usd is None
+    assert f"set against the best plan's {found.best_days:.4g} days" in summary(found)
+
+
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return stored(ASKED)
