@@ -202,7 +202,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
             yield Variant(f"grid.rules.{key}", f"{asked:g}" if figure else "on", "none", freed, loosens=True)
     if instance.workload.rules.framework:
         named, freed = f"{instance.workload.rules.framework}'s", change_to(workload__framework_rules=False)
-        yield Variant("workload.framework_rules", named, "none", freed, loosens=None)
+        yield Variant("workload.framework_rules", named, "False", freed, loosens=None)
 
 
 def limits_of(plan: Plan) -> Iterator[Variant]:

@@ -187,7 +187,7 @@ def _worth_line(x: Worth) -> str:
         one = f"{what.removesuffix('s')} {of}".rstrip() if value == 1 else x.unit
         return f"{money(value)} of budget" if x.unit == "USD" else f"{short(value)} {one}"
 
-    unit = counted(x.each) if x.each != 1 else x.unit
+    unit = counted(x.each).removeprefix("1 ")
     rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
     unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
     sooner = ("sooner", "later, for its price") if in_days else ("less", "more, for its price")
