@@ -64,7 +64,7 @@ def megatron_effect(flag: str, value: Any) -> str | None:
 
 @cache
 def _effects(framework: str) -> list[tuple[re.Pattern[str], str]]:
-    listed = catalogue("flag_effects")[framework].items()
+    listed = catalogue("flag_effects")[framework]["effects"].items()
     return [(re.compile("|".join(map(fnmatch.translate, " ".join(names).split()))), effect) for effect, names in listed]
 
 

@@ -373,11 +373,9 @@ class FabricSearch:
         rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
         meeting, networks = design.racks * rails * design.rail_gpus, design.networks * -(-design.rails // rails)
         # Where an oversubscribed tier joins blocks the part has two of them: it slows flows that share its links.
-        leaving = [(size, share, 1 - size / every) for size, share in design.exit_shares]
-        slow = [2 * size for size, share, sent in leaving if share < sent * WHOLE_SHARE]
+        slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
         hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
-        # What can leave the blocks bounds the slowdown of a random permutation.
-        whole = max([1.0, *(sent / share for _, share, sent in leaving if share)]) if joined else 1.0
+        whole = design.permutation_slowdown if joined else 1.0
         if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
         tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree

@@ -149,7 +149,7 @@ def test_values_that_are_taken_anyway() -> None:
     """A flag at the value that the planner takes is not told; nor are the modules that selective recompute repeats."""
     assert megatron_effect("optimizer", "adam") == megatron_effect("recompute-modules", "core_attn moe") == NO_EFFECT
     assert megatron_effect("no_such_flag", None) is None
-    assert all(names for listed in catalogue("flag_effects").values() for names in listed.values())
+    assert all(one["source"] and all(one["effects"].values()) for one in catalogue("flag_effects").values())
 
 
 @each(

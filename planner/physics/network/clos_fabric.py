@@ -379,6 +379,13 @@ class Design:
         return min([1.0, *(share for _, share in self.exit_shares)])
 
     @property
+    def permutation_slowdown(self) -> float:
+        """Bound the slowdown of a random permutation of a tree topology's endpoints, by what can leave its blocks."""
+        every = self.racks * self.gpus_per_rack
+        leaving = (max(0.0, 1 - endpoints / every) / share for endpoints, share in self.exit_shares if share)
+        return max([1.0, *leaving])
+
+    @property
     def joined(self) -> bool:
         """Return whether something joins the pods of a fabric design, or there is but one switch."""
         return self.grouped or self.tiers != 2
