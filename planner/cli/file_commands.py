@@ -10,7 +10,7 @@ from typer import Argument, Typer
 import planner
 from planner.cli import console
 from planner.errors import InputError, hint
-from planner.files import read_text, write_atomically
+from planner.files import read_json, read_text, write_atomically
 from planner.imports.command_options import GridOptions, Wish
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def launch(
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     from planner.exports.launch import STACKS, launch_file, run_of
-    from planner.formats.cluster_files import read_placement
+    from planner.formats.cluster_files import placement_of
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipes import run_of_text, written_like
     from planner.planning.evaluate import own_step, runnable_layout
@@ -180,7 +180,7 @@ def launch(
         if like is None:
             text = launch_file(run, framework)
         else:
-            placed = None if placement is None else read_placement(placement)
+            placed = None if placement is None else placement_of(read_json(placement), placement)
             text, reported = written_like(text, like, run, given.instance, placed)
         own_lines = own_step(given, run, file.switches, str(like)) if file is not None and file.switches else []
     if given.layout is not None and not given.layout.metrics.fits_memory:

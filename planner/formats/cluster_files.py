@@ -14,7 +14,7 @@ from pydantic import Field
 
 from planner.cluster import MAX_NAMES, PREFIX, Placement, Topology, fold_names, natural, width
 from planner.errors import InputError, hint, shown
-from planner.files import parse_json, read_json, read_text
+from planner.files import parse_json, read_text
 from planner.formats import kubernetes, topologies
 from planner.formats.topologies import Hostlists, TopologyRow, gpus_of_node, leaf_of, tree
 from planner.instance.base_types import NOT_MODELLED, Frozen, validated
@@ -145,7 +145,14 @@ def read_states(path: str | Path) -> NodeStates:
         return NodeStates(free=free, down=down)
     worst, hostlists = dict[str, int](), Hostlists(str(path))
     for where, hosts, words in _listed(text, data, str(path)):
-        state = max(_meaning(str(word), str(path), where) for word in words)
+        state = FREE
+        for word in map(str, words):
+            base = word.rstrip("*~#!%$@^-+")
+            parts = (base.lower(), *word[len(base) :])  # and each flag behind it
+            unknown = next((part for part in parts if part not in MEANING), None)
+            if unknown is not None:
+                raise InputError(f"{path}: {where}: unknown state {word!r}; {hint(unknown, sorted(MEANING))}")
+            state = max(state, *(MEANING[part] for part in parts))
         for name in hostlists.names(where, hosts) if isinstance(hosts, str) else hosts:
             worst[name] = max(state, worst.get(name, FREE))
     if not worst:
@@ -167,15 +174,6 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
         listed = few([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
     return states.replaced(down=states.down | (known - states.free - states.busy))
-
-
-def _meaning(text: str, source: str, where: str) -> int:
-    state = text.rstrip("*~#!%$@^-+")
-    words = (state.lower(), *text[len(state) :])
-    unknown = next((word for word in words if word not in MEANING), None)
-    if unknown is not None:
-        raise InputError(f"{source}: {where}: unknown state {text!r}; {hint(unknown, sorted(MEANING))}")
-    return max(MEANING[word] for word in words)
 
 
 def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[tuple[str, str | list[str], list[Any]]]:
@@ -241,7 +239,7 @@ def read_running(path: Path) -> list[RunningJob] | Placement:
     if isinstance(data, dict) and kind_of(data) == "placement":
         return placement_of(data, path)
     hostlists, jobs = Hostlists(where), list[RunningJob]()
-    for at, row in _text_rows(text, where) if data is None else _json_rows(data, where):
+    for at, row in _job_rows(text, data, where):
         states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
         unknown = next((state for state in states if state not in HOLDS), None)
         if unknown is not None:
@@ -262,7 +260,16 @@ def read_running(path: Path) -> list[RunningJob] | Placement:
     return jobs
 
 
-def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _job_rows(text: str, data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place of each job of Slurm's output with its fields as `scontrol show job` names them."""
+    if data is None:
+        head, *paragraphs = re.split(r"(?m)^[ \t]*(?=JobId=)", text)
+        if "No jobs" not in text and (head.strip() or not paragraphs):
+            raise InputError(f"{where}: has no JobId=; {REMEDY}")
+        for paragraph in paragraphs:
+            pairs, stated = dict(re.findall(r"(\w+)=(\S*)", paragraph)), _STATES.search(paragraph)
+            yield f"job {pairs['JobId']}", pairs | ({"JobState": stated[1]} if stated else {})
+        return
     jobs = data.get("jobs") if isinstance(data, Mapping) else None
     if not isinstance(jobs, list):
         raise InputError(f"{where}: holds no running jobs; {REMEDY}, or a placement of `planner place --format json`")
@@ -276,20 +283,6 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
         states = " ".join(map(str, states)) if isinstance(states, list) else str(states)
         names = {"JobId": job.get("job_id"), "JobName": job.get("name"), "NodeList": job.get("nodes")}
         yield at, {**names, "JobState": states, "Priority": priority}
-
-
-def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    head, *jobs = re.split(r"(?m)^[ \t]*(?=JobId=)", text)
-    if "No jobs" not in text and (head.strip() or not jobs):
-        raise InputError(f"{where}: has no JobId=; {REMEDY}")
-    for job in jobs:
-        pairs, states = dict(re.findall(r"(\w+)=(\S*)", job)), _STATES.search(job)
-        yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
-
-
-def read_placement(running: Path) -> Placement:
-    """Read a job's placement from its JSON file. InputError: it is none, or has a node twice."""
-    return placement_of(read_json(running), running)
 
 
 def placement_of(data: Any, running: Path) -> Placement:
@@ -316,8 +309,8 @@ def hostfile(placed: Placement, topology: Topology | None = None) -> str:
     return "".join(f"{node}\n" * gpus_of_node(placed) for node in placed.nodes)
 
 
-def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> list[str]:
-    """Return sbatch's arguments for a placed job: the full node list, and -N as long (a shorter one is filled up).
+def sbatch_line(placed: Placement, topology: Topology | None = None) -> str:
+    """Return the sbatch line that submits a placed job, script left out: all nodes, and -N as many (else filled up).
 
     Where topology/block takes the nodes in segments, the list is given by excluding all other nodes of the cluster
     (-x): Slurm 24.11 refuses --segment with -w, 26.05 takes either. InputError: the list is too long for one argument.
@@ -339,15 +332,10 @@ def sbatch_arguments(placed: Placement, topology: Topology | None = None) -> lis
         remedy = "split the job, or number nodes so that they fold"
         raise InputError(f"the node list of {placed.job!r} {problem}; {remedy}")
     count, per_node = f"-N{len(placed.nodes)}", f"--ntasks-per-node={gpus_of_node(placed)}"
-    start = [f"--job-name={placed.job}", count, per_node, "--exclusive"]
+    named = ["-w", listed]
     if segment:
-        return [*start, f"--segment={segment}", *(["-x", listed] if listed else [])]
-    return [*start, "-w", listed]
-
-
-def sbatch_line(placed: Placement, topology: Topology | None = None) -> str:
-    """Return the sbatch line that submits a placed job, the script left to the user."""
-    return shlex.join(["sbatch", *sbatch_arguments(placed, topology)])
+        named = [f"--segment={segment}", *(["-x", listed] if listed else [])]
+    return shlex.join(["sbatch", f"--job-name={placed.job}", count, per_node, "--exclusive", *named])
 
 
 def srun_line(placed: Placement, topology: Topology | None = None) -> str:

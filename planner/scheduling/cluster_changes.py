@@ -10,7 +10,8 @@ from pydantic import Field
 
 from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
 from planner.errors import InputError
-from planner.formats.cluster_files import read_placement, read_running, read_states, read_topology, states_on
+from planner.files import read_json
+from planner.formats.cluster_files import placement_of, read_running, read_states, read_topology, states_on
 from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
@@ -314,7 +315,7 @@ def replace_in_files(
     topology: Topology, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
     """Replace failed nodes of a placement in a file; the job's nodes are its own, though they may be named as busy."""
-    placed, cluster = read_placement(running), Cluster(topology, busy=busy)
+    placed, cluster = placement_of(read_json(running), running), Cluster(topology, busy=busy)
     hosts = read_hosts(failed, "--replace")
     if not set(hosts) & set(placed.nodes):
         where = f"no rank of the running job is on {failed}"

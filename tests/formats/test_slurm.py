@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from planner.formats.cluster_files import (
     hostfile,
     read_running,
     read_states,
-    sbatch_arguments,
+    sbatch_line,
     states_on,
 )
 from planner.formats.topologies import read_conf, write_conf
@@ -88,7 +89,7 @@ def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
 @pytest.mark.parametrize(("seed", "size"), [(1, 1), (2, 13), (3, 64), (4, 128)])
 def test_the_controller_allocates_exactly_the_list(slurm: Controller, seed: int, size: int) -> None:
     placed = _placed(seed, size)
-    job = slurm.submit(*sbatch_arguments(placed, _topology()))
+    job = slurm.submit(*shlex.split(sbatch_line(placed, _topology()))[1:])
     try:
         assert sorted(expand(slurm.allocated(job))) == sorted(placed.nodes)
     finally:
@@ -165,7 +166,7 @@ def test_states_from_text_and_json_are_one(slurm: Controller, tmp_path: Path) ->
     placed = _placed(7, 10)
     drained = next(n for n in NODES if n not in placed.nodes)
     slurm.run("scontrol", "update", f"nodename={drained}", "state=drain", "reason=test")
-    job = slurm.submit(*sbatch_arguments(placed, _topology()))
+    job = slurm.submit(*shlex.split(sbatch_line(placed, _topology()))[1:])
     try:
         slurm.allocated(job)
         (tmp_path / "text").write_text(slurm.run("sinfo", "-h", "-N", "-o", "%N %t"))

@@ -18,7 +18,7 @@ import planner
 from planner.cli.cluster_commands import PLACED_FORMATS, TOPOLOGY_FORMATS
 from planner.cluster import Placement, Topology, TopologyBlock, TopologySwitch, expand
 from planner.errors import InputError
-from planner.formats.cluster_files import TOPOLOGY_WRITERS, WRITERS, hints, read_placement, sbatch_arguments, srun_line
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, WRITERS, hints, placement_of, sbatch_line, srun_line
 from planner.formats.shell_script import read_script
 from planner.formats.yaml_text import Node, dump, parse
 
@@ -59,7 +59,7 @@ def _of_kind(text: str, kind: str) -> list[Mapping[str, Any]]:
 
 
 def test_sbatch_takes_the_whole_list_and_its_length() -> None:
-    words = sbatch_arguments(PLACED, TREE)
+    words = shlex.split(sbatch_line(PLACED, TREE))[1:]
     assert words[:-1] == ["--job-name=train", "-N4", "--ntasks-per-node=2", "--exclusive", "-w"]
     assert words[-1] == "n[01-02,05,07]"
     assert shlex.split(WRITERS["sbatch"](PLACED, TREE))[1:] == words
@@ -80,8 +80,8 @@ def test_a_list_too_long_for_an_argument_is_refused() -> None:
     """Linux takes 128 KiB an argument: names that do not fold fill it, names that fold do not."""
     long = placed_on("j", tuple(f"n{i:05d}-{i}x" for i in range(12_000)))
     with pytest.raises(InputError, match="more than the 131,071 of one argument"):
-        sbatch_arguments(long)
-    assert len(sbatch_arguments(placed_on("j", tuple(f"n{i}" for i in range(1, 100_000, 1))))[-1]) < 100
+        sbatch_line(long)
+    assert len(sbatch_line(placed_on("j", tuple(f"n{i}" for i in range(1, 100_000, 1)))).split()[-1]) < 100
 
 
 def test_blocks_take_no_hostfile() -> None:
@@ -107,7 +107,7 @@ def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | N
     """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block."""
     # It is then named by all other nodes: 24.11 refused 32 of 45 random lists with --segment beside -w, and none so.
     placed = _on(*nodes)
-    asked = sbatch_arguments(placed, BLOCKS)
+    asked = shlex.split(sbatch_line(placed, BLOCKS))
     assert [w for w in asked if "segment" in w] == ([f"--segment={segment}"] if segment else [])
     named = set(expand(asked[-1]))
     assert (asked[-2], named) == (("-x", set(NODES) - set(placed.nodes)) if segment else ("-w", set(placed.nodes)))
@@ -224,15 +224,14 @@ def test_every_format_has_every_node(form: str) -> None:
     assert all(re.search(rf"n0?\[?[^\n]*{i}", text) for i in (1, 3, 5))
 
 
-def test_a_job_has_a_name_and_each_node_once(tmp_path: Path) -> None:
+def test_a_job_has_a_name_and_each_node_once() -> None:
     for wrong, message in (
         ({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"),
         ({"job": ""}, "job: must not be"),
         ({"gpus_per_node": 0}, "gpus_per_node: must be at least 1"),
     ):
-        (tmp_path / "placed.json").write_text(json.dumps(PLACED.model_dump(mode="json") | wrong))
         with pytest.raises(InputError, match=message):
-            read_placement(tmp_path / "placed.json")
+            placement_of(PLACED.model_dump(mode="json") | wrong, Path("placed.json"))
 
 
 YAML = "true|No|0x1f|12|1e3|a: b|a #b|- x||null|~|n[01-02]|n[1-2],m7|[1-2]|key:|é|a/b.c_d-e"
