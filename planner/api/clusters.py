@@ -124,12 +124,9 @@ def simulate(
     progress
         Takes a line now and then.
     """
-    from planner.simulation.simulate import PATTERNS, names, simulation_request
     from planner.simulation.simulate import simulate as run
+    from planner.simulation.simulate import simulation_request
 
-    if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
-        known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"
-        raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
     request = simulation_request(
         network, pattern, transport, site=site, failed=failed_links, hosts=hosts, size=bytes_per_host, group=group
     )

@@ -274,6 +274,12 @@ def simulation_request(
 
     Site, hosts, size (bytes) and group of None are the plan's or the usual ones.
     """
+    names = pattern.split("+")
+    if not set(names) <= set(PATTERNS):
+        if not Path(pattern).suffix:
+            known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"
+            raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
+        names = [pattern]
     if transport not in TRANSPORTS:
         raise InputError(f"--transport {transport}: must be one of {', '.join(TRANSPORTS)}; choose one")
     network, overlap = given, None
@@ -286,7 +292,7 @@ def simulation_request(
     if isinstance(network, Plan):
         at, part = part_of_plan(network, site, hosts, where or "simulate")
         name, simulated, tree = f"{network.instance.name}, {at}", part.described, part.tree
-        patterns = [_planned(network, at, part, one, size, group) for one in names(pattern)]
+        patterns = [_planned(network, at, part, one, size, group) for one in names]
         if {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and network.layout is not None:
             overlap = overlap_of(network, at)
     else:
@@ -301,7 +307,7 @@ def simulation_request(
         shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
         tiers = f"{network.tiers} tier(s) of {network.ports_per_switch}-port switches"
         simulated = f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)"
-        patterns = [_pattern(one, tree.slots, group, size or FLOW_BYTES) for one in names(pattern)]
+        patterns = [_pattern(one, tree.slots, group, size or FLOW_BYTES) for one in names]
     for i, one in enumerate(patterns):
         if len(patterns) > 1 and one.steps > 1:  # several at once have all steps of their rings
             flows = one.flows(0)
@@ -316,12 +322,6 @@ def simulation_request(
         failed=out,
         overlap=overlap,
     )
-
-
-def names(pattern: str) -> list[str]:
-    """Return the patterns to simulate at once: several names joined by plus signs, or the path of a file as it is."""
-    several = pattern.split("+")
-    return several if set(several) <= set(PATTERNS) else [pattern]
 
 
 def _planned(
@@ -359,7 +359,8 @@ def _pattern(
     if pattern not in PATTERNS:
         return Pattern(name=pattern, flows=_same(flows_from_file(Path(pattern), slots), pattern))
     source = "--group" if group else "the default; --group takes another size"
-    stages_by_index = placed or [blocks(slots, group or GROUP)]
+    each = group or GROUP
+    stages_by_index = placed or [np.split(slots, range(each, len(slots), each))]
     groups, steps = [stage for stages in stages_by_index for stage in stages], 1
     if pattern == "p2p":
         flows = joined([p2p(stages, size, wrap=wrap) for stages in stages_by_index])
@@ -406,11 +407,6 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
         target = group[(np.arange(len(group))[:, None] + others) % len(group)].ravel()
         parts.append(equal_flows(np.repeat(group, len(others)), target, size / len(others)))
     return joined(parts)
-
-
-def blocks(slots: Ints, size: int) -> list[Ints]:
-    """Return hosts cut into groups of neighbours that exchange traffic; the last may be smaller."""
-    return [slots[k : k + size] for k in range(0, len(slots), size)]
 
 
 def flows_from_file(path: Path, slots: Ints) -> Flows:

@@ -36,7 +36,7 @@ def test_patterns_send_and_receive_once() -> None:
     p = permutation(slots, 5.0, 1)
     assert sorted(p.source) == sorted(p.target) == slots.tolist()
     assert (p.source != p.target).all()
-    groups = simulate.blocks(slots, 4)
+    groups = [slots[:4], slots[4:8], slots[8:]]
     s = simulate.p2p(groups, 5.0, wrap=True)
     sends = [(a, a + 12) for a in range(0, 18, 3)] + [(24, 0), (27, 3)]
     assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == sends
