@@ -166,6 +166,21 @@ class Topology(Frozen):
     blocks: tuple[TopologyBlock, ...] = ()
     block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")
 
+    def chains(self) -> dict[str, tuple[str, ...]]:
+        """Return for each leaf the switches from itself up to its root. InputError: one is missing or above itself."""
+        parents = {switch.name: switch.parent for switch in self.switches}
+        chains: dict[str, tuple[str, ...]] = {}
+        for leaf in (switch for switch in self.switches if switch.nodes):
+            chain, at = [leaf.name], leaf.parent
+            while at is not None:
+                if at not in parents or at in chain:
+                    fault = f"leads up to {at!r}, which is {'missing' if at not in parents else 'above itself'}"
+                    raise InputError(f"topology: switch {leaf.name!r} {fault}; fix its parent")
+                chain.append(at)
+                at = parents[at]
+            chains[leaf.name] = tuple(chain)
+        return chains
+
 
 class PlacedGroup(Frozen):
     """One all-reduce group of a placed job, with its nodes in ring order."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cluster import Placement, Topology
 from planner.errors import InputError, shown
-from planner.formats.topologies import chains, children_of, from_layers, gpus_of_node, heights, leaf_of
+from planner.formats.topologies import children_of, from_layers, gpus_of_node, heights, leaf_of
 from planner.formats.yaml_text import dump
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
@@ -202,7 +202,7 @@ def kueue_topology(topology: Topology) -> str:
     blocks = {node: {domain: _label(block.name, "block")} for block in topology.blocks for node in block.nodes}
     levels, labels = [domain], blocks
     if topology.kind != "block":
-        above = chains(topology)
+        above = topology.chains()
         depths = {len(chain) for chain in above.values()}
         if len(depths) != 1:
             raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
@@ -237,7 +237,7 @@ def volcano_job(placed: Placement, topology: Topology) -> str:
     name, per_node = _object_name(placed.job, "job"), gpus_of_node(placed)
     # The lowest switch above all nodes of the job; leaves are of tier 1.
     _require_tree(topology)
-    leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
+    leaf, above, tiers = leaf_of(topology), topology.chains(), heights(topology)
     used = {leaf[node] for node in placed.nodes}
     shared = Counter(switch for name in used for switch in above[name])
     lowest = 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))

@@ -64,7 +64,7 @@ def children_of(topology: Topology) -> dict[str, list[str]]:
 def heights(topology: Topology) -> dict[str, int]:
     """Return the tier of each switch of a topology: 0 for a leaf, else one more than its highest child."""
     tiers: dict[str, int] = {}
-    for chain in chains(topology).values():
+    for chain in topology.chains().values():
         tiers |= {switch: max(height, tiers.get(switch, 0)) for height, switch in enumerate(chain)}
     return tiers
 
@@ -72,18 +72,6 @@ def heights(topology: Topology) -> dict[str, int]:
 def leaf_of(topology: Topology) -> dict[str, str]:
     """Return the name of the leaf switch of each node of a topology."""
     return {node: switch.name for switch in topology.switches for node in switch.nodes}
-
-
-def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """Return for each leaf of a topology the switches from itself up to the root."""
-    parents = {switch.name: switch.parent for switch in topology.switches}
-    chains: dict[str, tuple[str, ...]] = {}
-    for leaf in (switch for switch in topology.switches if switch.nodes):
-        chain = [leaf.name]
-        while (above := parents[chain[-1]]) is not None:
-            chain.append(above)
-        chains[leaf.name] = tuple(chain)
-    return chains
 
 
 def gpus_of_node(placed: Placement) -> int:
@@ -285,7 +273,7 @@ def _conf_tree(source: str, rows: list[TopologyRow], printed: set[str]) -> Topol
     topology = tree(source, [row._replace(nodes=()) if row.name in stated else row for row in rows])
     below: dict[str, set[str]] = {name: set() for name in stated}
     nodes = {switch.name: switch.nodes for switch in topology.switches}
-    for leaf, above in chains(topology).items():
+    for leaf, above in topology.chains().items():
         for name in below.keys() & above[1:]:
             below[name].update(nodes[leaf])
     for name, row in stated.items():

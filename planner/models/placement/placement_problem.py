@@ -188,33 +188,23 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
         leaves = [LeafNodes(block.name, block.nodes, (block.nodes,), path) for block, path in each]
     else:
         leaves = []
-        above = {switch.name: switch.parent for switch in topology.switches}
         block = {node: block.name for block in topology.blocks for node in block.nodes}
-        with_nodes = [switch for switch in topology.switches if switch.nodes]
-        chains: list[list[str]] = []  # the switches above each leaf, the next first
-        for switch in with_nodes:
-            chain, at = list[str](), switch.parent
-            while at is not None:
-                if at not in above or at in chain:
-                    fault = f"leads up to {at!r}, which is {'missing' if at not in above else 'above itself'}"
-                    raise InputError(f"topology: switch {switch.name!r} {fault}; fix its parent")
-                chain.append(at)
-                at = above[at]
-            chains.append(chain)
-        roots = [[switch.name, *chain][-1] for switch, chain in zip(with_nodes, chains, strict=True)]
-        if len({chain[-1] if chain else None for chain in chains}) == 1:
-            chains = [chain[:-1] for chain in chains]  # without the root that all share
-        depth, trees = max(map(len, chains), default=0), list(dict.fromkeys(roots))
+        chains = topology.chains()
+        roots = {leaf: chain[-1] for leaf, chain in chains.items()}
+        above = {leaf: chain[1:] for leaf, chain in chains.items()}
+        if len({chain[-1] if chain else None for chain in above.values()}) == 1:
+            above = {leaf: chain[:-1] for leaf, chain in above.items()}  # without the root that all share
+        depth, trees = max(map(len, above.values()), default=0), list(dict.fromkeys(roots.values()))
         numbers: dict[str, int] = {}  # of the switches in paths
-        for i, (switch, chain) in enumerate(zip(with_nodes, chains, strict=True)):
-            own = chain or [f"leaf {i}"]
+        for i, switch in enumerate(switch for switch in topology.switches if switch.nodes):
+            own = above[switch.name] or (f"leaf {i}",)
             full = (own + own[-1:] * depth)[:depth]  # shorter chains repeat their last switch
             path = tuple(numbers.setdefault(name, len(numbers)) for name in full)
             by_block: dict[str | None, list[str]] = {}
             for node in switch.nodes:
                 by_block.setdefault(block.get(node), []).append(node)
             together = tuple(map(tuple, by_block.values()))
-            leaves.append(LeafNodes(switch.name, switch.nodes, together, path, trees.index(roots[i])))
+            leaves.append(LeafNodes(switch.name, switch.nodes, together, path, trees.index(roots[switch.name])))
     if not leaves:
         raise InputError("topology: has no leaf with nodes; give switches with nodes, or blocks")
     seen: dict[str, str] = {}
