@@ -502,8 +502,7 @@ def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | 
     """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
     # Nothing is claimed of it: split groups and extra pieces are those of its nodes, and no bound is certified.
     order = tuple(cluster.known(nodes))
-    groups = [Slot(0, "data", tuple(range(len(order))))] if job is None else list(job.slots())
-    counts = session.counted_on(cluster, groups, order)
+    counts = session.counted_on(cluster, job or Job(name="one group", mesh={"data": len(order)}), order)
     as_it_runs = Outcome(stop=Stop.LIMIT, solution=order, objective=float(counts["groups_split"]), solver="none")
     what = {"formulation": "a placement as it runs, not searched", "minimizes": "split groups", "seed": 0}
     own = {"lower_bound_split": 0, "figures": (), "stopped": "limit", "certificate": as_it_runs.certificate(**what)}

@@ -10,7 +10,7 @@ from threading import RLock
 from typing import Any
 
 from planner.checks.placement import check_placement
-from planner.cluster import MEMBER, Figure, Job, PlacedGroup, Placement, Slot, Topology, job_of_plan, natural
+from planner.cluster import MEMBER, Figure, Job, PlacedGroup, Placement, Topology, job_of_plan, natural
 from planner.errors import InputError, InternalError, hint
 from planner.files import read_json
 from planner.instance.instance import Instance
@@ -332,9 +332,9 @@ def certificate_of(
     return outcome.certificate(formulation=formulation, minimizes=minimizes, seed=seed, given=given)
 
 
-def counted_on(cluster: Cluster, groups: Sequence[Slot], nodes: Sequence[str]) -> dict[str, Any]:
+def counted_on(cluster: Cluster, job: Job, nodes: Sequence[str]) -> dict[str, Any]:
     """Return a placement's groups of nodes in rank order, and how leaves split them, as fields of a placement."""
-    placed = []
+    placed, groups = [], list(job.slots()) if nodes else []
     for group in groups:
         own = tuple(nodes[rank] for rank in group.ranks)
         leaves = tuple(cluster.leaves[i].name for i in dict.fromkeys(cluster.leaf_of[node] for node in own))
@@ -346,8 +346,7 @@ def counted_on(cluster: Cluster, groups: Sequence[Slot], nodes: Sequence[str]) -
 def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
     """Return a job's placement, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
-    groups = list(job.slots()) if nodes else []
-    return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, groups, nodes), **own)
+    return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, job, nodes), **own)
 
 
 def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: int) -> Placement:
@@ -451,14 +450,10 @@ class Clock:
     places: Mapping[str, int]  # of a node: its rack in the fabric
     wrap: bool  # whether the last stage sends to the first
 
-    def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
-        """Count what a placement's rank order sends across leaf domains, pods and zones."""
+    def seconds(self, job: Job, nodes: tuple[str, ...]) -> float:
+        """Return a placement's step in seconds, by what its rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
-        return transport.locality(stages, self.design.block_racks, wrap=self.wrap)
-
-    def seconds(self, locality: transport.Locality) -> float:
-        """Return a placement's step in seconds."""
-        return self.at(*self.factors(locality))
+        return self.at(*self.factors(transport.locality(stages, self.design.block_racks, wrap=self.wrap)))
 
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
@@ -545,15 +540,14 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
     if not first.nodes:
         return first
     bound = clock.min_seconds(cluster, job, first, cluster.taken(busy))
-    timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
+    timed = [(clock.seconds(job, first.nodes), first)]
     if job.mesh and timed[0][0] > bound:
         # The job with its axes exchanged, so that pipelines are kept whole; its rings are counted.
         stages, replicas = job.mesh["pipeline"], job.mesh["data"]
         turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
         nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-        groups = list(job.slots())
-        counts = counted_on(cluster, groups, nodes)
-        values = splits_on(cluster, (group.ranks for group in groups), nodes)
+        counts = counted_on(cluster, job, nodes)
+        values = splits_on(cluster, (slot.ranks for slot in job.slots()), nodes)
         # Beside the first level nothing is proven of these, as they are not what was minimized.
         rows = zip(first.figures, values, [first.figures[0].bound, *[0] * (len(values) - 1)], strict=False)
         figures = tuple(
@@ -561,7 +555,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
             for figure, value, own in rows
         )
         whole = first.replaced(nodes=nodes, **counts, figures=figures)
-        timed.append((clock.seconds(clock.crossings(job, nodes)), whole))
+        timed.append((clock.seconds(job, nodes), whole))
     seconds, best = min(timed, key=lambda pair: pair[0])
     status, gap = "optimal" if seconds <= bound else "feasible", relative_gap(seconds, bound)
     certificate = best.certificate.replaced(

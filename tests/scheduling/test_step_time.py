@@ -19,6 +19,7 @@ from planner.cluster import Job, Topology, TopologySwitch, job_of_plan
 from planner.errors import InputError
 from planner.formats.cluster_files import plan_topology
 from planner.physics.network.clos_fabric import Design
+from planner.physics.network.transport import locality
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions, metrics
 from planner.plan.plan import Plan
@@ -42,7 +43,7 @@ def test_the_faster_of_rings_and_pipelines_within_leaves(plan: Plan) -> None:
     fast = planner.place(topology, plan, objective="step-time")
     assert check_placement(topology, job, fast) == []
     clock = clock_of(Cluster(topology), plan, "plan")
-    first, second = (clock.seconds(clock.crossings(job, x.nodes)) for x in (fast, near))
+    first, second = (clock.seconds(job, x.nodes) for x in (fast, near))
     assert fast.step_seconds == first < second
     assert fast.extra_pieces > near.extra_pieces
     as_dict = planner.place(topology, plan.model_dump(mode="json"), objective="step-time")
@@ -58,7 +59,7 @@ def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:
     names = sorted(clock.places)
     for _ in range(50):
         some = tuple(r.sample(names, job.nodes))
-        assert clock.seconds(clock.crossings(job, some)) >= fast.step_seconds_bound
+        assert clock.seconds(job, some) >= fast.step_seconds_bound
 
 
 def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
@@ -66,7 +67,8 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
     fabric, topology = plan.fabric.sites["cluster"], plan_topology(plan, "plan")
     clock, job = clock_of(Cluster(topology), plan, "plan"), job_of_plan(plan)
     near = planner.place(topology, job)
-    x = clock.crossings(job, near.nodes)
+    places = [[clock.places[near.nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
+    x = locality(places, clock.design.block_racks, wrap=clock.wrap)
     leaf = {n: s.name for s in topology.switches for n in s.nodes}
     stages = [near.nodes[s * job.kinds[0].size : (s + 1) * job.kinds[0].size] for s in range(job.kinds[0].count)]
     sends = [(leaf[a], leaf[b]) for s, stage in enumerate(stages) for a, b in zip(stage, stages[s - 6], strict=True)]
@@ -132,7 +134,7 @@ def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int
     clock = small_clock(plan, cluster, leaf=leaf, per_pod=2, wrap=wrap)
     job = Job(name="j", mesh={"pipeline": stages, "data": replicas})
     placed = fastest(cluster, clock, job, busy=[])
-    best = min(clock.seconds(clock.crossings(job, nodes)) for nodes in all_placements(cluster, job))
+    best = min(clock.seconds(job, nodes) for nodes in all_placements(cluster, job))
     assert placed.step_seconds is not None and placed.step_seconds_bound is not None
     assert placed.step_seconds_bound <= best <= placed.step_seconds
     assert (placed.certificate.status == "optimal") == (placed.step_seconds == placed.step_seconds_bound)
