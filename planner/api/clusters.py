@@ -69,7 +69,7 @@ def place(
     from planner.scheduling.cluster_changes import opened
     from planner.scheduling.cluster_session import place_by_time
 
-    cluster, taken = opened(topology, busy, state, only)
+    cluster, taken, _ = opened(topology, busy, state, only)
     options: dict[str, Any] = {"busy": taken, "time_limit": time_limit, "seed": seed, "threads": threads}
     options["fragmentation"] = fragmentation
     if objective == "step-time":

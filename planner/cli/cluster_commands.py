@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit
 
+import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError, hint
@@ -18,7 +19,7 @@ from planner.units import counted
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from planner.cluster import Job, Placement, Topology
+    from planner.cluster import Job, Placement
     from planner.plan.certificate import Certificate
     from planner.scheduling.cluster_changes import Move, Running
     from planner.scheduling.cluster_session import Cluster
@@ -86,8 +87,8 @@ def place(
 ) -> None:
     """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
-        import planner.scheduling.cluster_session
         from planner.formats.cluster_files import WRITERS, topology_note, topology_of
+        from planner.scheduling.cluster_changes import opened, replace_in_files
 
     console.require_choice("--format", form, PLACED_FORMATS)
     job, running, by_step = given.job, given.running, search.objective != "locality"
@@ -105,11 +106,11 @@ def place(
     else:  # by step time it is a plan, read whole
         wanted = job if by_step else read_job(job, given.gpus_per_node)
     text = read_text(given.topology)
-    cluster = topology_of(text, given.topology, keys=given.label or (), name=given.topology_name)
-    busy = _nodes_in_use(cluster, given, topology_note(text))
+    read = topology_of(text, given.topology, keys=given.label or (), name=given.topology_name)
+    cluster, busy, note = opened(read, read_hosts(given.busy, "--busy"), given.state)
+    notes = [f"{path}: {of}" for path, of in ((given.topology, topology_note(text)), (given.state, note)) if of]
+    print(*notes, sep="\n", end="\n" if notes else "", file=sys.stderr)
     if running is not None:
-        from planner.scheduling.cluster_changes import replace_in_files
-
         if search.order != "any" or given.only is not None:
             raise InputError("--replace: --order and --only do not go with it; leave them out")
         options: dict[str, Any] = {"time_limit": search.time_limit, "seed": search.seed, "threads": search.threads}
@@ -131,28 +132,11 @@ def place(
             split = f"splits {placed['groups_split']} all-reduce groups ({placed['lower_bound_split']} unavoidable)"
             what = f"the plan {split} to keep pipelines under one leaf"
             print(f"{job}: {what}; --objective step-time places it by its step", file=sys.stderr)
-    console.print_or_write(WRITERS[form](placement, cluster), output)
+    console.print_or_write(WRITERS[form](placement, cluster.topology), output)
     if output is not None:
         print(placement_summary(placement))
     ended = ExitCode.DONE if placement.certificate.status == "optimal" else ExitCode.LIMIT
     raise Exit(ExitCode.INTERRUPTED if placement.stopped == "interrupted" else ended)
-
-
-def _nodes_in_use(cluster: "Topology", given: PlacedJob, topology_note: str | None) -> list[str]:
-    """Return a cluster's nodes in use, by name and state, read once; print the topology's note and the states'."""
-    from planner.cluster import read_hosts
-    from planner.formats.cluster_files import read_states, states_on
-
-    notes = [(given.topology, topology_note)]
-    found = read_hosts(given.busy, "--busy") if given.busy else []
-    if given.state is not None:
-        states = read_states(given.state)
-        notes.append((given.state, states.note))
-        found += sorted(states_on(cluster, states, str(given.state)).taken)
-    for path, note in notes:
-        if note:
-            print(f"{path}: {note}", file=sys.stderr)
-    return found
 
 
 def placement_summary(placement: "Placement") -> str:
@@ -220,10 +204,9 @@ class ClusterInUse:
         from planner.scheduling.cluster_changes import opened, running_jobs
 
         busy = read_hosts(self.busy, "--busy")
-        cluster, taken = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
+        cluster, taken, _ = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
         jobs = running_jobs(cluster, list(self.running or ()))
-        cluster.set_busy(taken)
-        cluster.set_busy(node for job in jobs for node in job.placement.nodes)
+        cluster.set_busy([*taken, *(node for job in jobs for node in job.placement.nodes)])
         return cluster, jobs
 
 

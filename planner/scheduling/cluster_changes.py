@@ -312,11 +312,11 @@ def replace(
 
 
 def replace_in_files(
-    topology: Topology, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
+    cluster: Cluster, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
     """Replace failed nodes of a placement in a file; the job's nodes are its own, though they may be named as busy."""
-    placed, cluster = placement_of(read_json(running), running), Cluster(topology, busy=busy)
-    hosts = read_hosts(failed, "--replace")
+    placed, hosts = placement_of(read_json(running), running), read_hosts(failed, "--replace")
+    cluster.set_busy(busy)
     if not set(hosts) & set(placed.nodes):
         where = f"no rank of the running job is on {failed}"
         raise InputError(f"--replace: {where}; give nodes of {fold_names(placed.nodes)}")
@@ -465,18 +465,20 @@ def opened(
     busy: Iterable[str] | str,
     state: str | Path | None,
     only: Iterable[str] | str | None = None,
-) -> tuple[Cluster, list[str]]:
-    """Return a cluster, and nodes to leave out too: `busy`, those taken by the `state` file, all but `only`."""
+) -> tuple[Cluster, list[str], str | None]:
+    """Return a cluster; nodes to leave out too: `busy`, those taken by the `state` file, all but `only`; its note."""
     if isinstance(topology, (str, Path)):
         topology = read_topology(Path(topology))
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
-    taken = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy)
+    taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
     if state is not None:
-        taken.extend(sorted(states_on(cluster.topology, read_states(state), str(state)).taken))
+        states = read_states(state)
+        taken.extend(sorted(states_on(cluster.topology, states, str(state)).taken))
+        note = states.note
     if only is not None:
         own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
         taken.extend(node for node in cluster.leaf_of if node not in own)
-    return cluster, taken
+    return cluster, taken, note
 
 
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
