@@ -148,7 +148,14 @@ class Queues:
         came = self._moved(served, 1)
         self.waiting += came - served
         if fifo:
-            self._line_up(came)
+            # What came lines up behind what waits: in a link's newest batch, or in a new one if that is large.
+            count, many = self.batch.shape[1], self._sum(came)
+            self.queue = self._sum(np.where(self.first, 0, self.waiting))
+            self.batch.reshape(-1)[self._places((self.oldest + self.batches) % count)] += came
+            self.newest = np.minimum(self.newest + many, self.queue)
+            large = self.newest * (1 + ROUNDING) >= np.maximum(self.room, self.queue / (count - 1))
+            full = large & (self.batches < count - 1)
+            self.batches, self.newest = self.batches + full, np.where(full, 0.0, self.newest)
         self.missing -= np.bincount(self.ending_parts, served[self.last], parts)
         brought = self._sum(self._moved(self.waiting, -1)) * (1 - ROUNDING)  # what is at a threshold is not above it
         self.paused, self.due = self.due, (brought > self.xoff) | (self.due & (brought > self.xon))
@@ -176,15 +183,6 @@ class Queues:
             served[some] = batch[at] * (left / np.maximum(np.maximum(queue, left), 1e-300)).take(link)
             batch[at] -= served[some]
         return served
-
-    def _line_up(self, came: Floats) -> None:
-        """Queue the bytes that came behind those that wait: in a link's newest batch, or a new one if that is large."""
-        count, many, self.queue = self.batch.shape[1], self._sum(came), self._sum(np.where(self.first, 0, self.waiting))
-        self.batch.reshape(-1)[self._places((self.oldest + self.batches) % count)] += came
-        self.newest = np.minimum(self.newest + many, self.queue)
-        large = self.newest * (1 + ROUNDING) >= np.maximum(self.room, self.queue / (count - 1))
-        full = large & (self.batches < count - 1)
-        self.batches, self.newest = self.batches + full, np.where(full, 0.0, self.newest)
 
     def steps_without_a_queue(self) -> Floats | None:
         """Return the last step of each part of flows where no link queues any bytes: then none need be simulated."""
