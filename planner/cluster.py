@@ -470,5 +470,4 @@ def mesh_job(
     each, rest = divmod(nodes or members, members)
     if rest or not each:
         raise InputError(f"--nodes: must be a multiple of the {members:,} members of {option} (is {nodes}); change one")
-    data: dict[str, Any] = {"name": name, "mesh": axes, "nodes_per_member": each}
-    return read_job(data if gpus_per_node is None else data | {"gpus_per_node": gpus_per_node})
+    return read_job({"name": name, "mesh": axes, "nodes_per_member": each, "gpus_per_node": gpus_per_node})

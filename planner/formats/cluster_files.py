@@ -348,20 +348,6 @@ def srun_line(placed: Placement, topology: Topology | None = None) -> str:
     return f"SLURM_HOSTFILE={shlex.quote(f'{placed.job}.hostfile')} srun -n{ranks} -m arbitrary"
 
 
-def hints(placed: Placement, topology: Topology) -> dict[str, str]:
-    """Return sbatch's options for a placed job without its node list: --switches on a tree, --segment on blocks.
-
-    --segment is left out where a group is larger than the base block (refused by 24.11) or the groups differ in size.
-    """
-    if topology.kind == "tree":
-        leaf = leaf_of(topology)
-        return {"switches": f"--switches={len({leaf[node] for node in placed.nodes})}"}
-    sizes = {len(group.nodes) for group in placed.groups}
-    if len(sizes) == 1 and (size := sizes.pop()) <= _block_sizes(topology)[0] and len(placed.nodes) % size == 0:
-        return {"segment": f"--segment={size}"}
-    return {}
-
-
 def _block_sizes(topology: Topology) -> tuple[int, ...]:
     """Return the sizes of the aggregated blocks of Slurm's topology/block; without any, that of the smallest block."""
     return topology.block_sizes or (min(len(block.nodes) for block in topology.blocks),)
@@ -404,6 +390,13 @@ def as_document(placed: Placement, topology: Topology) -> dict[str, Any]:
     """Return a placement as a scheduler's script needs it, with lines to submit and start; then figures and proof."""
     own, ranks = placed.model_dump(mode="json"), len(placed.nodes) * gpus_of_node(placed)
     hostfile, rankfile = (shlex.quote(f"{placed.job}.{kind}") for kind in ("hostfile", "rankfile"))
+    # sbatch's options without the node list; --segment is left out where a group is larger than the base block (refused
+    # by 24.11) or the groups differ in size.
+    hints, leaf, sizes = dict[str, str](), leaf_of(topology), {len(group.nodes) for group in placed.groups}
+    if topology.kind == "tree":
+        hints["switches"] = f"--switches={len({leaf[node] for node in placed.nodes})}"
+    elif len(sizes) == 1 and (size := sizes.pop()) <= _block_sizes(topology)[0] and len(placed.nodes) % size == 0:
+        hints["segment"] = f"--segment={size}"
     return {
         **{key: own[key] for key in ("job", "nodes", "groups", "gpus_per_node", "certificate")},
         "hostlist": fold_names(placed.nodes),
@@ -414,7 +407,7 @@ def as_document(placed: Placement, topology: Topology) -> dict[str, Any]:
             "rankfile": f"mpirun -np {ranks} --map-by rankfile:file={rankfile}",
         },
         "torchrun": torchrun_line(placed, f"{placed.job}.torchrun"),
-        "hints": hints(placed, topology),
+        "hints": hints,
     } | own
 
 

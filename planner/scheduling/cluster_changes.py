@@ -472,8 +472,8 @@ def opened(
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
     taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
     if state is not None:
-        states = read_states(state)
-        taken.extend(sorted(states_on(cluster.topology, states, str(state)).taken))
+        states = states_on(cluster.topology, read_states(state), str(state))
+        taken.extend(sorted(states.taken))
         note = states.note
     if only is not None:
         own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))

@@ -18,7 +18,7 @@ import planner
 from planner.cli.cluster_commands import PLACED_FORMATS, TOPOLOGY_FORMATS
 from planner.cluster import Placement, Topology, TopologyBlock, TopologySwitch, expand
 from planner.errors import InputError
-from planner.formats.cluster_files import TOPOLOGY_WRITERS, WRITERS, hints, placement_of, sbatch_line, srun_line
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, WRITERS, as_document, placement_of, sbatch_line, srun_line
 from planner.formats.shell_script import read_script
 from planner.formats.yaml_text import Node, dump, parse
 
@@ -115,10 +115,10 @@ def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | N
 
 def test_hints_for_a_submission_without_the_list() -> None:
     """Leaves used on a tree; the size of groups on blocks, unless it is no segment."""
-    assert hints(PLACED, TREE) == {"switches": "--switches=2"}
-    assert hints(_on(1, 2, 5, 6, groups=2), BLOCKS) == {"segment": "--segment=2"}
-    assert hints(_on(1, 2, 3, 4, 5, 6, 7, 8, groups=8), BLOCKS) == {}
-    assert hints(_on(1, 2, 3, groups=2), BLOCKS) == {}
+    assert as_document(PLACED, TREE)["hints"] == {"switches": "--switches=2"}
+    assert as_document(_on(1, 2, 5, 6, groups=2), BLOCKS)["hints"] == {"segment": "--segment=2"}
+    assert as_document(_on(1, 2, 3, 4, 5, 6, 7, 8, groups=8), BLOCKS)["hints"] == {}
+    assert as_document(_on(1, 2, 3, groups=2), BLOCKS)["hints"] == {}
 
 
 def test_json_holds_what_a_script_needs() -> None:
