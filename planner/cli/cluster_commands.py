@@ -199,13 +199,26 @@ class ClusterInUse:
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster of a command from its topology file, and the jobs that run on it."""
-        from planner.cluster import read_hosts
-        from planner.formats.cluster_files import read_topology
-        from planner.scheduling.cluster_changes import opened, running_jobs
+        from planner.cluster import Placement, read_hosts
+        from planner.formats.cluster_files import read_running, read_topology
+        from planner.scheduling.cluster_changes import Running, opened, own_placement
 
         busy = read_hosts(self.busy, "--busy")
         cluster, taken, _ = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
-        jobs = running_jobs(cluster, list(self.running or ()))
+        jobs = list[Running]()
+        for file in self.running or ():
+            read = read_running(file)
+            if isinstance(read, Placement):
+                jobs.append(Running(placement=read))
+                continue
+            for job in read:
+                jobs.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
+        owner: dict[str, str] = {}  # of a node: the one job that may have it
+        for placed in (job.placement for job in jobs):
+            for node in cluster.known(placed.nodes):
+                other = owner.setdefault(node, placed.job)
+                if other != placed.job:
+                    raise InputError(f"node {node!r}: jobs {other!r} and {placed.job!r} both have it; correct one file")
         cluster.set_busy([*taken, *(node for job in jobs for node in job.placement.nodes)])
         return cluster, jobs
 

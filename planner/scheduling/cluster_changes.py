@@ -11,7 +11,7 @@ from pydantic import Field
 from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
 from planner.errors import InputError
 from planner.files import read_json
-from planner.formats.cluster_files import placement_of, read_running, read_states, read_topology, states_on
+from planner.formats.cluster_files import placement_of, read_states, read_topology, states_on
 from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
@@ -479,25 +479,6 @@ def opened(
         own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
         taken.extend(node for node in cluster.leaf_of if node not in own)
     return cluster, taken, note
-
-
-def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
-    """Return running jobs from Slurm's lists or placements. InputError: no such file or node, or a node of two jobs."""
-    running = list[Running]()
-    for file in files:
-        read = read_running(file)
-        if isinstance(read, Placement):
-            running.append(Running(placement=read))
-            continue
-        for job in read:
-            running.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
-    owner: dict[str, str] = {}
-    for placed in (run.placement for run in running):
-        for node in cluster.known(placed.nodes):
-            other = owner.setdefault(node, placed.job)
-            if other != placed.job:
-                raise InputError(f"node {node!r}: jobs {other!r} and {placed.job!r} both have it; correct one file")
-    return running
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
