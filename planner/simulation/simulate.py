@@ -334,7 +334,25 @@ def _planned(
     assumed = {"p2p": fabric.pipeline_send_slowdown, "allreduce": fabric.allreduce_slowdown}
     if layout is None or group is not None or pattern not in assumed:
         return _pattern(pattern, part.tree.slots, group, size or sent or FLOW_BYTES)
-    placed = placed_stages(plan, site, part)
+    # The simulated slots of every stage's racks in rank order, for each GPU index, within the sample.
+    assignment = plan.placement.sites[site].assignment if plan.placement and site in plan.placement.sites else None
+    if assignment is None:
+        raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
+    see = "see what `planner check` says of the plan"
+    for fault in layout_faults(layout):
+        raise InputError(f"layout: {fault}; {see}")
+    count = layout.rack_stages
+    if count > len(assignment):
+        raise InputError(f"placement: {count:,} stages, {len(assignment):,} pieces placed at {site}; {see}")
+    ranks: list[list[int]] = [[] for _ in range(count)]
+    for piece in assignment:
+        if not 0 <= piece.stage < count:
+            raise InputError(f"placement: stage {piece.stage} at {site}: the layout has {count} stages; {see}")
+        try:
+            ranks[piece.stage] += [rack for rack in parse(piece.racks) if rack < len(part.slots)]
+        except ValueError as error:
+            raise InputError(f"placement: {error}; {see}") from None
+    placed = [[slots[np.asarray(racks, np.int64)] for racks in ranks] for slots in part.slots.T]
     if pattern == "allreduce":
         steps = allreduce_steps([stage for stages in placed for stage in stages])
         sent = layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
@@ -359,7 +377,7 @@ def _pattern(
     if pattern not in PATTERNS:
         return Pattern(name=pattern, flows=_same(flows_from_file(Path(pattern), slots), pattern))
     source = "--group" if group else "the default; --group takes another size"
-    each = group or GROUP
+    each = group or GROUP  # neighbours; the last group may be smaller
     stages_by_index = placed or [np.split(slots, range(each, len(slots), each))]
     groups, steps = [stage for stages in stages_by_index for stage in stages], 1
     if pattern == "p2p":
@@ -413,7 +431,7 @@ def flows_from_file(path: Path, slots: Ints) -> Flows:
     """Read traffic from a CSV file with the header src,dst,bytes; hosts count from 0."""
     expected = f"give a CSV file with the header {','.join(HEADER)}"
     try:
-        rows = list(csv.reader(io.StringIO(read_text(path, expected), newline="")))
+        rows = list(csv.reader(io.StringIO(read_text(path, expected), newline=""), strict=True))
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as a CSV file ({error}); {expected}") from None
     if not rows or [cell.strip() for cell in rows[0]] != HEADER:
@@ -531,29 +549,6 @@ def part_of_design(design: Design, planes: int, hosts: int | None = None, *, mos
     rails = min(design.rails, -(-max(1, wanted // design.racks) // (block * design.rail_gpus)) * block)
     racks = min(design.racks, -(-wanted // (rails * design.rail_gpus)))
     return tree_of_design(design, planes=planes, racks=racks, rails=rails)
-
-
-def placed_stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
-    """Return the simulated slots of every stage's racks in rank order, for each GPU index, within the sample."""
-    placed = plan.placement.sites.get(site) if plan.placement else None
-    if placed is None or plan.layout is None:
-        raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
-    faults = list(layout_faults(plan.layout))
-    if faults:
-        raise InputError(f"layout: {faults[0]}; see what `planner check` says of the plan")
-    if plan.layout.rack_stages > len(placed.assignment):
-        have = f"{plan.layout.rack_stages:,} stages, {len(placed.assignment):,} pieces placed at {site}"
-        raise InputError(f"placement: {have}; see what `planner check` says of the plan")
-    ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
-    for fragment in placed.assignment:
-        if not 0 <= fragment.stage < len(ranks):
-            problem = f"stage {fragment.stage} at {site}: the layout has {len(ranks)} stages"
-            raise InputError(f"placement: {problem}; see what `planner check` says of the plan")
-        try:
-            ranks[fragment.stage] += [rack for rack in parse(fragment.racks) if rack < len(part.slots)]
-        except ValueError as error:
-            raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None
-    return [[part.slots[np.asarray(racks, np.int64), rail] for racks in ranks] for rail in range(part.slots.shape[1])]
 
 
 def overlap_of(plan: Plan, site: str) -> str:

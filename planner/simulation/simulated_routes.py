@@ -492,11 +492,7 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
 
 
 def _routes(
-    tree: Tree,
-    flows: Flows,
-    capacity: Floats,
-    hops: Callable[[Ints, int, int], Hops],
-    loaded: Callable[[int], int],
+    tree: Tree, flows: Flows, capacity: Floats, hops: Callable[[Ints, int, int], Hops], loaded: Callable[[int], int]
 ) -> Routes:
     """Return the routes of flows that use all planes alike; `loaded`: entries of a flow by tier, to size chunks."""
     # `hops` of some flows, the tier at which they turn round and a plane are up and down by tier.

@@ -22,7 +22,7 @@ import numpy as np
 
 from planner.simulation import simulated_routes
 from planner.simulation.flow_times import FLOWLETS, Pauses, TransportName, flow_seconds, ideal_seconds
-from planner.simulation.simulate import allreduce, alltoall, blocks
+from planner.simulation.simulate import allreduce, alltoall
 from planner.simulation.simulated_routes import Fabric, Flows, Tree, ecmp, permutation, tree_of_fabric
 
 DELAY = 0.5e-6  # seconds until a pause acts, and of a cable with its switch: the step of the planner's fluid
@@ -165,10 +165,11 @@ class Row:
     def flows(self, tree: Tree, seed: int) -> Flows:
         """Return the flows of a seed."""
         size, shuffled = self.megabytes * 1e6, tree.slots[simulated_routes.order(tree.hosts, seed, 21)]
+        by_16 = np.split(shuffled, range(16, len(shuffled), 16))
         if self.pattern == "alltoall":
-            return alltoall(blocks(shuffled, 8), size)
+            return alltoall(np.split(shuffled, range(8, len(shuffled), 8)), size)
         if self.pattern == "rings":
-            return allreduce(blocks(shuffled, 16), 8 * size)
+            return allreduce(by_16, 8 * size)
         if self.pattern == "incast":  # to each of eight hosts from twelve of the others: flows of a twelfth to all
             each = size * 12.0 ** -np.random.default_rng(seed).random(96)
             return Flows(source=np.roll(shuffled, -8)[:96], target=np.repeat(shuffled[:8], 12), size=each)
@@ -178,7 +179,7 @@ class Row:
         if self.pattern == "unequal":
             each = size * 12.0 ** -np.random.default_rng(seed).random(len(sends))
             return Flows(source=sends.source, target=sends.target, size=each)
-        halves, rings = permutation(tree.slots, size / 2, seed), allreduce(blocks(shuffled, 16), 8 * size)
+        halves, rings = permutation(tree.slots, size / 2, seed), allreduce(by_16, 8 * size)
         both = zip((halves.source, halves.target, halves.size), (rings.source, rings.target, rings.size), strict=True)
         source, target, each = (np.concatenate(x) for x in both)
         return Flows(source=source, target=target, size=each)

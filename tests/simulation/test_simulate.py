@@ -137,6 +137,7 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
         ("\nsrc,dst,bytes\n", "line 1: must be the header src,dst,bytes (is empty); add it"),
         ("src,dst,bytes\n", "has no flows"),
         ("src,dst,bytes\n0,1\n", "line 2: must have 3 values"),
+        ('src,dst,bytes\n0,1,"5\n0,2,5\n', "cannot be read as a CSV file (unexpected end of data)"),
         ("src,dst,bytes\n0,1,5\n0,128,5\n", "line 3: dst: must be a host from 0 to 127 (is '128')"),
         ("src,dst,bytes\nx,1,5\n", "line 2: src: must be a host"),
         ("src,dst,bytes\n0,1,1e308\n", "line 2: bytes: must be a number from 1e-06 to 1e+18 (is '1e308')"),
