@@ -150,12 +150,6 @@ class Script(RecipeText):
         """Return the line number of an offset in a script, from 1."""
         return self.text.count("\n", 0, offset) + 1
 
-    def line_of(self, key: str, value: object) -> int:
-        """Return the script's line of the value of a flag or override, or else of the last flag of its name."""
-        known = [offset for offset in getattr(value, "offsets", ()) if offset != NOWHERE]
-        flags = (item.word.start for item in reversed(self.items) if item.key == key)
-        return self.line(known[0] if known else next(flags))
-
     def why_unknown(self, value: str) -> str:
         """Return why the reader cannot tell what the shell puts in place of a script's value; nothing where it can."""
         if _COMPUTED.search(value):

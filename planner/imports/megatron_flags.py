@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from planner.errors import InputError
-from planner.formats.shell_script import Script
+from planner.formats.shell_script import NOWHERE, Script
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, catalogue
@@ -215,7 +215,10 @@ class RunValues:
     def _wrong(self, name: str, value: Any, ought: str, remedy: str) -> InputError:
         line, is_ = "", "has no value" if value is True and self.script else f"is {value!r}"
         if self.script is not None:
-            line = f"line {self.script.line_of(self.key(name), value)}: "
+            # That of the value as it is written, or else of the last flag of its name.
+            known = [offset for offset in getattr(value, "offsets", ()) if offset != NOWHERE]
+            flags = (item.word.start for item in reversed(self.script.items) if item.key == self.key(name))
+            line = f"line {self.script.line(known[0] if known else next(flags))}: "
             why = self.script.why_unknown(value) if isinstance(value, str) else ""
             is_ += f": {why}" if why else ""
         return InputError(f"{self.where}: {line}{self.called(name)}: must be {ought} ({is_}); {remedy}")

@@ -12,14 +12,14 @@ from planner.cluster import Placement, fold_names, natural
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
-from planner.files import parse_json, read_text
+from planner.files import parse_json
 from planner.formats import cluster_files
 from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.topologies import gpus_of_node
 from planner.formats.yaml_text import YAML, TableText, read_yaml_data
 from planner.imports import megatron_flags
-from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, REMEDY, OwnRun, RunValues
-from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
+from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, OwnRun, RunValues
+from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems, leaves
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
@@ -66,11 +66,6 @@ VIRTUAL_LAYERS, VIRTUAL_STAGES = "num-layers-per-virtual-pipeline-stage", "num-v
 GRANULARITY, QUEUES = "recompute-granularity", "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
-def read_run(path: Path) -> OwnRun:
-    """Read a training run from a file: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or a script."""
-    return run_of_text(read_text(path, REMEDY), path)
-
-
 def parsed(text: str, path: Path) -> Any:
     """Parse a user's training run file by its suffix into nested data, or a script. InputError: not of that format."""
     where, suffix = str(path), path.suffix.lower()
@@ -114,15 +109,6 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     known = (*run.items.known, *launcher.known, *script.doubtful)
     unmodelled = UnmodelledItems(known, run.items.unknown + launcher.unknown)
     return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
-
-
-def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted path, value) of each value in the nested mappings of a run's file that is no mapping."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from leaves(value, f"{path}.{key}" if path else str(key))
-    elif path:
-        yield path, data
 
 
 def _read(values: RunValues, framework: str) -> UnmodelledItems:

@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from planner.errors import InputError, hint, shown
 from planner.files import csv_rows, json_lines, json_or_text, read_text
-from planner.instance.base_types import dotted
+from planner.instance.base_types import dotted, leaves
 from planner.instance.instance import PINS, RACKS_AT, Instance, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
@@ -109,19 +109,6 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     near = difflib.get_close_matches(path, paths, 1, 0.5)
     near = near or [by_last[key] for key in difflib.get_close_matches(last, by_last, 1, 0.6)]
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
-
-
-def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
-    """Yield the figures of nested objects and lists by path; `entry` writes the id or name in a list, {1} the place."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
-            yield from leaves(child, where + entry.format(name or index, index), entry)
-    else:
-        yield where, value
 
 
 def asked_values(instance: Instance, entry: str = "[{}]") -> dict[str, Any]:
