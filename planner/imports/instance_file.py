@@ -54,9 +54,7 @@ def instance_path(given: Path) -> Path:
 def read_instance_file(given: Path) -> dict[str, Any]:
     """Read an instance's data, or a plan's instance, with any `config.json` read. InputError: the file is neither."""
     path = instance_path(given)
-    data = instance_data(read_data(path), str(given))
-    read_config(data, str(given), path.parent)
-    return data
+    return instance_data(read_data(path), str(given), path.parent)
 
 
 def holds_plan(given: Path) -> bool:
@@ -65,26 +63,25 @@ def holds_plan(given: Path) -> bool:
     return path.is_file() and kind_of(read_data(path)) == "plan"
 
 
-def instance_data(data: Any, where: str) -> dict[str, Any]:
-    """Return the data of an instance, given or from a plan's data. InputError: of another kind, or no object."""
+def instance_data(data: Any, where: str, folder: Path) -> dict[str, Any]:
+    """Return the data of an instance, given or from a plan's data, with the model of a `config.json` in a folder read.
+
+    InputError: data of another kind, no object, or a configuration that is not readable.
+    """
     if not isinstance(data, dict):
         is_ = "empty" if data is None else type(data).__name__
         raise InputError(f"{where}: must be a JSON object or a YAML mapping (is {is_}); see `planner schema instance`")
     if kind_of(data) == "plan":
-        return instance_data(data["instance"], f"{where}: instance")
-    return of_kind(data, where, "instance")
-
-
-def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
-    """Put a Hugging Face configuration's model in place of the file's name in an instance. InputError: not readable."""
+        return instance_data(data["instance"], f"{where}: instance", folder)
+    data = of_kind(data, where, "instance")
     workload = data.get("workload")
     name = workload.get("model") if isinstance(workload, dict) else None
-    if not isinstance(workload, dict) or not isinstance(name, str) or Path(name).suffix != ".json":
-        return
-    try:
-        workload["model"] = read_model(folder / name).model_dump(mode="json", exclude_none=True)
-    except InputError as error:
-        raise InputError(f"{where}: workload.model: {error}") from None
+    if isinstance(workload, dict) and isinstance(name, str) and Path(name).suffix == ".json":
+        try:
+            workload["model"] = read_model(folder / name).model_dump(mode="json", exclude_none=True)
+        except InputError as error:
+            raise InputError(f"{where}: workload.model: {error}") from None
+    return data
 
 
 class FabricParts(NamedTuple):

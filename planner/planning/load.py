@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.command_options import FabricWish
-from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
+from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_instance_file
 from planner.instance.base_types import Faults, figures, out_of_range, validated
 from planner.instance.instance import (
     ANY_ACCELERATOR,
@@ -121,9 +121,7 @@ def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> di
         return given.model_dump(mode="json")
     if not isinstance(given, Mapping):
         return read_instance_file(Path(given))
-    data = instance_data(json.loads(json.dumps(given, default=plain)), where)
-    read_config(data, where, Path())
-    return data
+    return instance_data(json.loads(json.dumps(given, default=plain)), where, Path())
 
 
 def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
