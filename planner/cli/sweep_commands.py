@@ -59,13 +59,13 @@ def sweep(
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
-    from planner.sweeps.axes import canonical, in_shard, points_of, read_changes, read_pairs, read_vary, shard_of
+    from planner.sweeps.axes import canonical, in_shard, points_of, read_changes, read_pairs, shard_of, values_by_path
     from planner.sweeps.row_store import FAILED, Store, journal_of
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
     pairs = [] if swept.pairs is None else read_pairs(swept.pairs)
-    points = points_of(read_vary(swept.vary or []), pairs)
+    points = points_of(values_by_path("--vary", swept.vary or []), pairs)
     varied = {path for point in points for path in point}
     for path in read_changes(asked.change or []):
         if canonical(path) in varied:

@@ -133,22 +133,30 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     holder[last] = value
 
 
-def values_by_path(option: str, given: Sequence[str], form: str, once: str = "leave one out") -> dict[str, str]:
-    """Read repeated PATH=VALUE of a sweep's option, each path once. InputError: the `form` it must have."""
+OPTION_FORMS = {
+    "--set": f"one of {FORMS}, such as limits.budget_usd=x1.2",
+    "--vary": f"PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})",
+    "--pin": "PATH=VALUE, such as layout.tensor_parallel=10",
+}
+
+
+def values_by_path(option: str, given: Sequence[str]) -> dict[str, str]:
+    """Read repeated PATH=VALUE of an option of the command line, each path once. InputError: of another form."""
     values: dict[str, str] = {}
     for text in given:
         path, _, value = text.partition("=")
         if not path or not value:
-            raise InputError(f"{option} {text!r}: must be {form}")
+            raise InputError(f"{option} {text!r}: must be {OPTION_FORMS[option]}")
         if path in values:
-            raise InputError(f"{option} {path}: is given twice; {once}")
+            remedy = "join its values in one list" if option == "--vary" else "leave one out"
+            raise InputError(f"{option} {path}: is given twice; {remedy}")
         values[path] = value
     return values
 
 
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
     """Read PATH=VALUE changes of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
-    texts = values_by_path("--set", given, f"one of {FORMS}, such as limits.budget_usd=x1.2")
+    texts = values_by_path("--set", given)
     return {
         path: text if RELATIVE.fullmatch(text) else json_or_text(text.removeprefix("="), f"--set {path}")
         for path, text in texts.items()
@@ -210,12 +218,6 @@ class FilePoint(Point):
     def __init__(self, point: Point, at: str, paths_at: str) -> None:
         super().__init__(point)
         self.at, self.paths_at = at, paths_at
-
-
-def read_vary(given: Sequence[str]) -> dict[str, str]:
-    """Read PATH=VALUES axes of a sweep from the command line."""
-    form = f"PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})"
-    return values_by_path("--vary", given, form, "join its values in one list")
 
 
 def parse_values(path: str, spec: str) -> list[Any]:
