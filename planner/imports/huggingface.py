@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.imports.megatron_flags import listed_effect
 from planner.instance.base_types import NO_EFFECT, TrackedItems, validated
 from planner.instance.workload import Model, catalogue
 
@@ -66,6 +65,8 @@ def read_config(data: Any, where: str, name: str) -> Model:
 
 def _effect(key: str, value: Any) -> str | None:
     """Return the effect of a configuration key that is not read: NO_EFFECT (also if off), words, or None if unknown."""
+    from planner.imports.megatron_flags import listed_effect  # which instances do without
+
     # What the figures here do not follow.
     if key in ("num_nextn_predict_layers", "num_mtp_modules", "parallel_attn", "use_parallel_residual"):
         return f"is {value}" if value else NO_EFFECT
