@@ -28,10 +28,7 @@ from planner.plan.plan_sections import DEGREES, STAGE_DEGREES
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
 STARTED = re.compile(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b")
-TITAN_TABLES = re.compile(
-    r"(job|profiling|metrics|model|optimizer|lr_scheduler|training|parallelism|checkpoint|activation_checkpoint|compile|"
-    r"quantize|float8|comm|validation|debug|experimental|memory_estimation|fault_tolerance)\.\w"
-)
+TITAN_TABLES = re.compile(rf"({'|'.join(megatron_flags.FRAMEWORK_KEYS['torchtitan']['tables'])})\.\w")
 # Flags of the launchers of recipes, which change neither time nor memory.
 LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"

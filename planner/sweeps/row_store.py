@@ -222,14 +222,11 @@ class Store(AbstractContextManager["Store"]):
         if self.output.suffix in TABLES:
             write_rows(self.output, rows)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file of a sweep's rows, which releases the lock."""
         with suppress(OSError):
             self._owner.unlink(missing_ok=True)
         os.close(self._file)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read_rows(path: Path) -> list[Row]:
