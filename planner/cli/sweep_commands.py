@@ -1,7 +1,6 @@
 """`planner sweep`, `plot`, `limits`: many points, their picture, and utilisation against compute."""
 
 import math
-import os
 import sys
 import time
 from collections import Counter
@@ -209,8 +208,10 @@ def limits(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
+    from planner.sweeps.sweep_run import cores
+
     series: list[LimitPoint] = []
-    pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
+    pool = ProcessPoolExecutor(workers or cores(), mp_context=get_context("forkserver"))
     with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
