@@ -111,7 +111,7 @@ def read_pins(given: list[str] | None) -> dict[str, Any]:
     """Read the PATH=VALUE pins of a command; a value is JSON, or plain text where it is none."""
     from planner.sweeps.axes import values_by_path
 
-    texts = values_by_path("--pin", given or [], "PATH=VALUE, such as layout.tensor_parallel=10")
+    texts = values_by_path("--pin", given or [])
     return {path: json_or_text(value, f"--pin {path}") for path, value in texts.items()}
 
 

@@ -17,7 +17,7 @@ import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import exists, read_json, write_atomically
+from planner.files import exists, read_json, read_text, write_atomically
 from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
 from planner.units import counted
@@ -217,7 +217,8 @@ def evaluate(
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
-    from planner.imports.recipes import doubts, layout_of_run, read_run
+    from planner.imports.megatron_flags import REMEDY
+    from planner.imports.recipes import doubts, layout_of_run, run_of_text
     from planner.instance.instance import long_names
     from planner.planning import evaluate as evaluating
     from planner.planning.load import load_instance
@@ -225,8 +226,9 @@ def evaluate(
     from planner.report.summary import fitted, lines_of, terminal_width
 
     asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
-    run, pins = None if from_flags is None else read_run(from_flags), dict[str, Any]()
-    if run is not None:
+    run, pins = None, dict[str, Any]()
+    if from_flags is not None:
+        run = run_of_text(read_text(from_flags, REMEDY), from_flags)
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         # Of a plan also the replicas of each of several sites, which no flag can say, where they are as many.
         data: Any = read_json(instance) if instance.suffix == ".json" and instance.is_file() else None

@@ -1,7 +1,6 @@
 """`planner sweep`, `plot`, `limits`: many points, their picture, and utilisation against compute."""
 
 import math
-import os
 import sys
 import time
 from collections import Counter
@@ -59,13 +58,13 @@ def sweep(
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
     """Solve an instance at every point of a grid; write one row per point as it finishes."""
-    from planner.sweeps.axes import canonical, in_shard, points_of, read_changes, read_pairs, read_vary, shard_of
+    from planner.sweeps.axes import canonical, in_shard, points_of, read_changes, read_pairs, shard_of, values_by_path
     from planner.sweeps.row_store import FAILED, Store, journal_of
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
     pairs = [] if swept.pairs is None else read_pairs(swept.pairs)
-    points = points_of(read_vary(swept.vary or []), pairs)
+    points = points_of(values_by_path("--vary", swept.vary or []), pairs)
     varied = {path for point in points for path in point}
     for path in read_changes(asked.change or []):
         if canonical(path) in varied:
@@ -209,8 +208,10 @@ def limits(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
+    from planner.sweeps.sweep_run import cores
+
     series: list[LimitPoint] = []
-    pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
+    pool = ProcessPoolExecutor(workers or cores(), mp_context=get_context("forkserver"))
     with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}

@@ -4,7 +4,7 @@ import json
 import math
 import operator
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
-from planner.physics.training.schedule import chunk_sizes
+from planner.physics.training.schedule import chunk_sizes, recomputed_alike
 from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import smaller_chunks_first
 from planner.plan.plan import Plan
@@ -126,12 +126,6 @@ def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
     return "".join(pieces) + parts[-1]
 
 
-def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
-    """Return the layers that each stage of a run recomputes where each chunk recomputes `each`, as frameworks count."""
-    stages = run.layout.pipeline_parallel
-    return tuple(sum(min(each, count) for count in run.chunks[stage::stages]) for stage in range(stages))
-
-
 def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     """Return the choices by which the nearest layout that a framework can launch differs; none where it is the plan's.
 
@@ -155,11 +149,10 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     if layout.recompute == "selective" and scores_alone:
         changes["recompute"] = "full"
     if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
-        other = replace(run, layout=layout.replaced(virtual_stages=virtual, layers_per_stage=layers))
         wanted = layers
         if megatron and counts != layers:
-            each = (recomputed_under(other, number) for number in range(max(layers) + 1))
-            wanted = next(under for under in each if all(map(operator.ge, under, counts)))
+            each = (recomputed_alike(layers, virtual, number).tolist() for number in range(max(layers) + 1))
+            wanted = next(tuple(under) for under in each if all(map(operator.ge, under, counts)))
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
     return changes
@@ -295,13 +288,13 @@ def _recompute(run: LaunchRun) -> Flags:
     if run.layout.recompute == "selective":
         modules = None if run.modules == CORE_ATTENTION else run.modules
         return {"recompute-granularity": "selective", "recompute-modules": modules}
-    counts = run.layout.recomputed_layers_per_stage
-    whole = not counts or counts == run.layout.layers_per_stage
-    most = range(max(run.chunks) + 1)
+    counts, layers = run.layout.recomputed_layers_per_stage, run.layout.layers_per_stage
+    whole = not counts or counts == layers
+    of_stages = (recomputed_alike(layers, run.layout.virtual_stages, each) for each in range(max(layers) + 1))
     return {
         "recompute-granularity": "full",
         "recompute-method": "uniform" if whole else "block",
-        "recompute-num-layers": 1 if whole else next(n for n in most if recomputed_under(run, n) == counts),
+        "recompute-num-layers": 1 if whole else [tuple(under.tolist()) for under in of_stages].index(counts),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.formats.yaml_text import RecipeText
-from planner.instance.workload import RECOMPUTE_MODULES
+from planner.instance.workload import RECOMPUTE_MODULES, catalogue
 
 # Modules that Megatron-Core may recompute (transformer_config.py): those with figures here, and others.
 MEGATRON_MODULES = (*RECOMPUTE_MODULES, "gdn_norm_out", "gdp_in_proj", "gdp_qkv", "mhc")
@@ -40,19 +40,7 @@ _SLURM = {
     "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
 }
 # Options of Megatron Bridge's performance scripts, with the override or flag that each sets.
-RECIPE_OPTIONS = {
-    "tp": "model.tensor_model_parallel_size",
-    "pp": "model.pipeline_model_parallel_size",
-    "vp": "model.virtual_pipeline_model_parallel_size",
-    "cp": "model.context_parallel_size",
-    "ep": "model.expert_model_parallel_size",
-    "et": "model.expert_tensor_parallel_size",
-    "sl": "model.seq_length",
-    "mb": "train.micro_batch_size",
-    "gb": "train.global_batch_size",
-}
-RECIPE_OPTIONS |= {path.rpartition(".")[2]: path for path in RECIPE_OPTIONS.values()}
-RECIPE_OPTIONS |= {"ng": "num-gpus", "gn": "gpus-per-node"}
+RECIPE_OPTIONS: dict[str, str] = catalogue("framework_keys")["nemo"]["options"]
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod},
     **dict.fromkeys((ast.Div, ast.FloorDiv), operator.floordiv),
@@ -161,12 +149,6 @@ class Script(RecipeText):
     def line(self, offset: int) -> int:
         """Return the line number of an offset in a script, from 1."""
         return self.text.count("\n", 0, offset) + 1
-
-    def line_of(self, key: str, value: object) -> int:
-        """Return the script's line of the value of a flag or override, or else of the last flag of its name."""
-        known = [offset for offset in getattr(value, "offsets", ()) if offset != NOWHERE]
-        flags = (item.word.start for item in reversed(self.items) if item.key == key)
-        return self.line(known[0] if known else next(flags))
 
     def why_unknown(self, value: str) -> str:
         """Return why the reader cannot tell what the shell puts in place of a script's value; nothing where it can."""

@@ -3,7 +3,6 @@
 Keys and defaults are those of transformers 5 (src/transformers/models/*/configuration_*.py).
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,18 +13,6 @@ from planner.files import read_json
 from planner.instance.base_types import NO_EFFECT, TrackedItems, validated
 from planner.instance.workload import Model, catalogue
 
-# Keys without effect on time, memory and the count of weights.
-WITHOUT = re.compile(
-    r"architectures|auto_map|transformers_version|(torch_)?dtype|.*token(_id|_index)?s?|tokenizer.*|max_position_embeddings|"
-    r"n_positions|n_ctx|(max_)?seq(uence)?_len(gth)?|max_sequence_length|hidden_act.*|activation.*|initializer.*|init_.*|"
-    r".*rope.*|.*rotary.*|.*eps(ilon)?|.*(pdrop|dropout)|use_cache|.*bias|.*router.*|norm_topk_prob|scoring_func|"
-    r"topk_method|.*scaling_factor|.*_scaling|.*aux.*|pretraining_tp|ep_size|.*quantization.*|.*softcapping|.*_scalar|"
-    r".*qk_norm.*|cache_implementation|.*_multiplier|_?attn_.*|output_.*|return_dict|summary_.*|task_specific_params|"
-    r".*2label|label2.*|problem_type|scale_attn.*|reorder.*|alibi|.*layer_?norm.*|.*rms_?norm.*|fp32_residual.*|"
-    r"interleaved_qkv|original_rope|max_window_layers|num_ln_in.*|(new|old)_decoder.*|multi_query.*|experts_per_token|"
-    r"swiglu_limit|(use_)?sliding_window.*|num_key_value_heads|n_head_kv|intermediate_size|n_inner|is_.*|chunk_size.*|"
-    r"model_parallel.*|floor_scale|first_k_dense_replace|moe_(layer_freq|intermediate_size)|head_dim|tie_encoder.*"
-)
 LINEAR_HEADS = ("linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
 
@@ -78,10 +65,12 @@ def read_config(data: Any, where: str, name: str) -> Model:
 
 def _effect(key: str, value: Any) -> str | None:
     """Return the effect of a configuration key that is not read: NO_EFFECT (also if off), words, or None if unknown."""
+    from planner.imports.megatron_flags import listed_effect  # which instances do without
+
     # What the figures here do not follow.
     if key in ("num_nextn_predict_layers", "num_mtp_modules", "parallel_attn", "use_parallel_residual"):
         return f"is {value}" if value else NO_EFFECT
-    return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
+    return listed_effect("huggingface", key) if value else NO_EFFECT
 
 
 @dataclass(frozen=True, slots=True)

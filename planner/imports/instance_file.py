@@ -1,6 +1,7 @@
 """Find and read the file of an instance, or write a first one: short, commented YAML that solves as it is."""
 
 import os
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,9 +55,7 @@ def instance_path(given: Path) -> Path:
 def read_instance_file(given: Path) -> dict[str, Any]:
     """Read an instance's data, or a plan's instance, with any `config.json` read. InputError: the file is neither."""
     path = instance_path(given)
-    data = instance_data(read_data(path), str(given))
-    read_config(data, str(given), path.parent)
-    return data
+    return instance_data(read_data(path), str(given), path.parent)
 
 
 def holds_plan(given: Path) -> bool:
@@ -65,45 +64,40 @@ def holds_plan(given: Path) -> bool:
     return path.is_file() and kind_of(read_data(path)) == "plan"
 
 
-def instance_data(data: Any, where: str) -> dict[str, Any]:
-    """Return the data of an instance, given or from a plan's data. InputError: of another kind, or no object."""
+def instance_data(data: Any, where: str, folder: Path) -> dict[str, Any]:
+    """Return the data of an instance, given or from a plan's data, with the model of a `config.json` in a folder read.
+
+    InputError: data of another kind, no object, or a configuration that is not readable.
+    """
     if not isinstance(data, dict):
         is_ = "empty" if data is None else type(data).__name__
         raise InputError(f"{where}: must be a JSON object or a YAML mapping (is {is_}); see `planner schema instance`")
     if kind_of(data) == "plan":
-        return instance_data(data["instance"], f"{where}: instance")
-    return of_kind(data, where, "instance")
-
-
-def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
-    """Put a Hugging Face configuration's model in place of the file's name in an instance. InputError: not readable."""
-    workload = data.get("workload")
+        return instance_data(data["instance"], f"{where}: instance", folder)
+    instance = of_kind(data, where, "instance")
+    workload = instance.get("workload")
     name = workload.get("model") if isinstance(workload, dict) else None
-    if not isinstance(workload, dict) or not isinstance(name, str) or Path(name).suffix != ".json":
-        return
-    try:
-        workload["model"] = read_model(folder / name).model_dump(mode="json", exclude_none=True)
-    except InputError as error:
-        raise InputError(f"{where}: workload.model: {error}") from None
+    if isinstance(workload, dict) and isinstance(name, str) and Path(name).suffix == ".json":
+        try:
+            workload["model"] = read_model(folder / name).model_dump(mode="json", exclude_none=True)
+        except InputError as error:
+            raise InputError(f"{where}: workload.model: {error}") from None
+    return instance
 
 
 class FabricParts(NamedTuple):
-    """Parts of a first instance's fabric: switches whose ports have a NIC's rate, and a transceiver, priced."""
+    """Usual parts of a fabric: switches whose ports have a NIC's rate, larger ones, and a transceiver, priced."""
 
-    switches: tuple[str, ...]
+    switches: Sequence[str]
     optics: str
     usd: float
     watts: float
     source: str
+    larger: Sequence[str] = ()
 
 
-DR4 = "400G DR4 transceivers sell at $0.6K to $0.8K; 9 W [m]"
-DR8 = "800G DR8 transceivers sell at $1.1K to $1.4K, 16 W"
-FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
-    200.0: FabricParts(("51.2T-256x200G",), "200G", 400, 6, "a guess between 100G and 400G transceivers"),
-    400.0: FabricParts(("25.6T-64x400G",), "400G-DR4", 700, 9, DR4),
-    800.0: FabricParts(("51.2T-64x800G", "51.2T-128x800G-2plane"), "800G-DR8", 1250, 16, DR8),
-}
+# By the NIC's Gb/s; a first instance has the switches without the larger ones.
+FABRIC_PARTS = {float(rate): FabricParts(**parts) for rate, parts in catalogue("fabric_parts").items()}
 
 
 def first_instance(wish: Wish, output: Path | None = None) -> str:

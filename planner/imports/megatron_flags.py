@@ -8,42 +8,22 @@ from functools import cache
 from typing import Any
 
 from planner.errors import InputError
-from planner.formats.shell_script import Script
+from planner.formats.shell_script import NOWHERE, Script
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, catalogue
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
-NO_WORDS = "-"  # an effect that its name says
 # Values that are what the planner takes anyway.
 AS_TAKEN = {"optimizer": "adam", "transformer-impl": "transformer_engine", "distributed-backend": "nccl"}
 AS_TAKEN["attention-backend"] = "auto flash fused"
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
 ZERO = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-DEGREE_FLAGS = {  # of the degrees of a layout's parallelism
-    "tensor_parallel": "tensor-model-parallel-size",
-    "pipeline_parallel": "pipeline-model-parallel-size",
-    "context_parallel": "context-parallel-size",
-    "expert_parallel": "expert-model-parallel-size",
-}
+FRAMEWORK_KEYS = catalogue("framework_keys")
+_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+DEGREE_FLAGS: dict[str, str] = {name: FRAMEWORK_KEYS["megatron"]["choices"][name][0] for name in _DEGREES}
 # The flag of a figure of the model, and where the instance has it.
-MODEL_FLAGS = {
-    "num-layers": "layers",
-    "hidden-size": "hidden",
-    "num-attention-heads": "heads",
-    "num-query-groups": "kv",
-    "kv-channels": "head",
-    "ffn-hidden-size": "ffn_width",
-    "num-experts": "experts.count",
-    "moe-router-topk": "experts.per_token",
-    "moe-ffn-hidden-size": "experts.ffn",
-    "moe-shared-expert-intermediate-size": "experts.shared_ffn",
-    "q-lora-rank": "latent_attention.q_rank",
-    "kv-lora-rank": "latent_attention.kv_rank",
-    "qk-head-dim": "latent_attention.head_nope",
-    "qk-pos-emb-head-dim": "latent_attention.head_rope",
-    "v-head-dim": "latent_attention.head_value",
-}
+MODEL_FLAGS: dict[str, str] = FRAMEWORK_KEYS["megatron"]["model"]
 # A file without any of these is no training run.
 KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size")
 CONTEXT_EXCHANGES = ("p2p", "a2a", "all_gather", "allgather", "a2a+p2p")  # Transformer Engine's, and one of a help
@@ -71,8 +51,9 @@ def _effects(framework: str) -> list[tuple[re.Pattern[str], str]]:
 def listed_effect(framework: str, name: str) -> str | None:
     """Return the effect of a framework's flag or key by catalogue/flag_effects.json; None if it is not listed.
 
-    These change time or memory, or the model, in a way that no figure here follows, or none of them: NO_EFFECT, also
-    where the instance's model or the planner's own prediction states it. The first pattern that fits holds.
+    These change time or memory, or the model, in a way that no figure here follows ("-": as the name says), or none of
+    them: NO_EFFECT, also where the instance's model or the planner's own prediction states it. The first pattern that
+    fits holds.
     """
     return next((effect for names, effect in _effects(framework) if names.match(name)), None)
 
@@ -234,7 +215,10 @@ class RunValues:
     def _wrong(self, name: str, value: Any, ought: str, remedy: str) -> InputError:
         line, is_ = "", "has no value" if value is True and self.script else f"is {value!r}"
         if self.script is not None:
-            line = f"line {self.script.line_of(self.key(name), value)}: "
+            # That of the value as it is written, or else of the last flag of its name.
+            known = [offset for offset in getattr(value, "offsets", ()) if offset != NOWHERE]
+            flags = (item.word.start for item in reversed(self.script.items) if item.key == self.key(name))
+            line = f"line {self.script.line(known[0] if known else next(flags))}: "
             why = self.script.why_unknown(value) if isinstance(value, str) else ""
             is_ += f": {why}" if why else ""
         return InputError(f"{self.where}: {line}{self.called(name)}: must be {ought} ({is_}); {remedy}")

@@ -12,14 +12,14 @@ from planner.cluster import Placement, fold_names, natural
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
-from planner.files import parse_json, read_text
+from planner.files import parse_json
 from planner.formats import cluster_files
 from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.topologies import gpus_of_node
 from planner.formats.yaml_text import YAML, TableText, read_yaml_data
 from planner.imports import megatron_flags
-from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, NO_WORDS, REMEDY, OwnRun, RunValues
-from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
+from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, OwnRun, RunValues
+from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems, leaves
 from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
@@ -28,89 +28,28 @@ from planner.plan.plan_sections import DEGREES, STAGE_DEGREES
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
 STARTED = re.compile(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b")
-TITAN_TABLES = re.compile(
-    r"(job|profiling|metrics|model|optimizer|lr_scheduler|training|parallelism|checkpoint|activation_checkpoint|compile|"
-    r"quantize|float8|comm|validation|debug|experimental|memory_estimation|fault_tolerance)\.\w"
-)
+TITAN_TABLES = re.compile(rf"({'|'.join(megatron_flags.FRAMEWORK_KEYS['torchtitan']['tables'])})\.\w")
 # Flags of the launchers of recipes, which change neither time nor memory.
 LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
     r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
 )
 # Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others have
-# the flag's name, in the table `model` unless it is listed below.
-NEMO_NAMES = {
-    "num-experts": "model.num_moe_experts",
-    "num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
-    "decoder-first-pipeline-num-layers": "model.num_layers_in_first_pipeline_stage",
-    "decoder-last-pipeline-num-layers": "model.num_layers_in_last_pipeline_stage",
-    "seq-length": "model.seq_length model.encoder_seq_length",
-    "recompute-granularity": "model.recompute_granularity model.activations_checkpoint_granularity",
-}
-for _tables, _flags in (
-    ("train model", "micro-batch-size global-batch-size"),
-    ("ddp", "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy"),
-    ("dist", "use-tp-pp-dp-mapping"),
-    ("ddp comm_overlap", "overlap-grad-reduce overlap-param-gather"),
-    ("comm_overlap model", "tp-comm-overlap overlap-moe-expert-parallel-comm overlap-p2p-comm"),
-    ("model mixed_precision", "fp8-recipe"),
-    ("ddp mixed_precision", "fp8-param-gather"),
-):
-    for _flag in _flags.split():
-        NEMO_NAMES[_flag] = " ".join(f"{table}.{_flag.replace('-', '_')}" for table in _tables.split())
+# the flag's name, in the table `model` unless it is listed there.
+NEMO_NAMES: dict[str, list[str]] = megatron_flags.FRAMEWORK_KEYS["nemo"]["names"]
 
 
 def nemo_names(flag: str) -> tuple[str, ...]:
     """Return, to read a NeMo training run, its keys that correspond to a flag of Megatron."""
-    return tuple(NEMO_NAMES.get(flag, f"model.{flag.replace('-', '_')}").split())
+    return tuple(NEMO_NAMES.get(flag, [f"model.{flag.replace('-', '_')}"]))
 
 
 # The keys of a framework that say each choice of a layout. A choice that the file has as the plan does is not touched.
-_TITAN_DEGREES = {choice: f"parallelism.{choice}_degree" for choice in DEGREE_FLAGS}
-_TITAN_DATA = "parallelism.data_parallel_replicate_degree parallelism.data_parallel_shard_degree"
-_TITAN_BATCH = "training.local_batch_size training.global_batch_size parallelism.pipeline_parallel_microbatch_size"
-_DEEPSPEED_BATCH = "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps"
-KEYS: dict[str, dict[str, str]] = {
-    "megatron": {
-        **DEGREE_FLAGS,
-        "expert_tensor": "expert-tensor-parallel-size",
-        "sequence_parallel": "sequence-parallel",
-        "pipeline_parallel": """pipeline-model-parallel-size pipeline-model-parallel-layout
-            num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank
-            decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers""",
-        "zero_stage": "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy ckpt-format",
-        "recompute": """recompute-granularity recompute-activations recompute-method recompute-num-layers
-            recompute-modules""",
-        "microbatch_sequences": "micro-batch-size",
-        "batch": "global-batch-size",
-    },
-    "torchtitan": {
-        **_TITAN_DEGREES,
-        "expert_tensor": "parallelism.expert_tensor_parallel_degree",
-        "pipeline_parallel": """parallelism.pipeline_parallel_degree parallelism.pipeline_parallel_schedule
-            parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_microbatch_size
-            training.local_batch_size training.global_batch_size parallelism.fsdp_reshard_after_forward""",
-        "data_parallel": f"{_TITAN_DATA} {_TITAN_BATCH}",
-        "zero_stage": f"{_TITAN_DATA} parallelism.fsdp_reshard_after_forward",
-        "recompute": "activation_checkpoint.mode activation_checkpoint.selective_ac_option",
-        "microbatch_sequences": _TITAN_BATCH,
-        "batch": _TITAN_BATCH,
-    },
-    "deepspeed": {
-        "tensor_parallel": "tensor_parallel.autotp_size",
-        "pipeline_parallel": "pipeline.stages",
-        "data_parallel": _DEEPSPEED_BATCH,
-        "zero_stage": "zero_optimization.stage",
-        "recompute": "pipeline.activation_checkpoint_interval",
-        "microbatch_sequences": _DEEPSPEED_BATCH,
-        "batch": _DEEPSPEED_BATCH,
-    },
+# The degree of experts' tensors follows from both degrees that name it, where it is left out.
+KEYS: dict[str, dict[str, list[str]]] = {
+    name: megatron_flags.FRAMEWORK_KEYS[name]["choices"] for name in ("megatron", "torchtitan", "deepspeed")
 }
-for _framework in ("megatron", "torchtitan"):  # the degree of experts' tensors follows from both where it is left out
-    for _choice in ("tensor_parallel", "expert_parallel"):
-        KEYS[_framework][_choice] += " " + KEYS[_framework]["expert_tensor"]
-_megatron = KEYS["megatron"].items()
-KEYS["nemo"] = {choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in _megatron}
+KEYS["nemo"] = {choice: [nemo_names(flag)[0] for flag in flags] for choice, flags in KEYS["megatron"].items()}
 SAME_KEYS = dict.fromkeys(("virtual_stages", "layers_per_stage"), "pipeline_parallel")
 SAME_KEYS |= dict.fromkeys(("recomputed_layers_per_stage", "recompute_modules"), "recompute")
 SAME_KEYS |= {"microbatches_per_step": "batch"}
@@ -122,11 +61,6 @@ KEPT = """ckpt-format parallelism.pipeline_parallel_schedule parallelism.pipelin
     activation_checkpoint.selective_ac_option parallelism.expert_tensor_parallel_degree"""
 VIRTUAL_LAYERS, VIRTUAL_STAGES = "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"
 GRANULARITY, QUEUES = "recompute-granularity", "CUDA_DEVICE_MAX_CONNECTIONS"
-
-
-def read_run(path: Path) -> OwnRun:
-    """Read a training run from a file: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or a script."""
-    return run_of_text(read_text(path, REMEDY), path)
 
 
 def parsed(text: str, path: Path) -> Any:
@@ -174,23 +108,15 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
 
 
-def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted path, value) of each value in the nested mappings of a run's file that is no mapping."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from leaves(value, f"{path}.{key}" if path else str(key))
-    elif path:
-        yield path, data
-
-
-def _read(values: RunValues, framework: str, known: str | None = None) -> UnmodelledItems:
-    """Return a run's keys not modelled: none off or listed as without effect; by Megatron's flags unless `known`."""
+def _read(values: RunValues, framework: str) -> UnmodelledItems:
+    """Return a run's keys not modelled: none off or listed as without effect; those of NeMo by Megatron's flags too."""
 
     def effect(key: str, value: Any) -> str | None:
-        if (not value and "overlap" not in key) or megatron_flags.listed_effect(framework, key) == NO_EFFECT:
+        if not value and "overlap" not in key:
             return NO_EFFECT
-        if known is not None:
-            return NO_WORDS if re.match(known, key) else None
+        listed = megatron_flags.listed_effect(framework, key)
+        if listed is not None or framework != "nemo":
+            return listed
         return megatron_flags.megatron_effect(key.rpartition(".")[2].replace("_", "-"), value)
 
     return values.items.unmodelled(effect)
@@ -202,9 +128,9 @@ def torchtitan_run(values: RunValues) -> OwnRun:
     shard = values.count("parallelism.data_parallel_shard_degree", -1)
     replicate = values.count("parallelism.data_parallel_replicate_degree")
     kept = values.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
-    stages = values.count(_TITAN_DEGREES["pipeline_parallel"])
+    stages = values.count("parallelism.pipeline_parallel_degree")
+    layout: dict[str, Any] = {choice: values.count(f"parallelism.{choice}_degree") for choice in DEGREE_FLAGS}
     keeps = kept == "never" or (kept == "default" and stages > 1)
-    layout: dict[str, Any] = {choice: values.count(key) for choice, key in _TITAN_DEGREES.items()}
     recompute = values.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective")
     layout |= {"zero_stage": 0 if shard == 1 else 2 if keeps else 3, "recompute": recompute}
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
@@ -228,7 +154,6 @@ def torchtitan_run(values: RunValues) -> OwnRun:
             problem = f"must divide local_batch_size {local} (is {layout['microbatch_sequences']})"
             raise InputError(f"{values.where}: {size}: {problem}; change one")
         layout["microbatches_per_step"] = local // layout["microbatch_sequences"]
-    known = r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\."
     compiled = values.on("compile.enable") and "loss" in str(values.get("compile.components", "loss"))
     return OwnRun(
         framework="torchtitan",
@@ -238,7 +163,7 @@ def torchtitan_run(values: RunValues) -> OwnRun:
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
         switches={"fused_loss": compiled, "logit_memory_bytes": TITAN_LOSS_BYTES[compiled]},
-        items=_read(values, "torchtitan", known),
+        items=_read(values, "torchtitan"),
     )
 
 
@@ -269,13 +194,12 @@ def deepspeed_run(values: RunValues) -> OwnRun:
             problem = f"must be a multiple of {micro} x {steps} sequences (is {batch})"
             raise InputError(f"{values.where}: train_batch_size: {problem}; change one")
         layout["data_parallel"] = batch // (micro * steps)
-    known = r"zero_optimization\.|pipeline\.|tensor_parallel\.|aio|compression|sparse_attention|communication_data_type"
     return OwnRun(
         framework="deepspeed",
         layout=layout,
         batch_sequences=batch or None,
         compute="fp16" if values.get("fp16.enabled") is True else None,
-        items=_read(values, "deepspeed", known),
+        items=_read(values, "deepspeed"),
     )
 
 
@@ -299,7 +223,8 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
         raise InputError(f"{where}: {problem}")
     if run.expert_tensor > 1:
         is_ = f"{run.expert_tensor}, the tensor parallelism where it is left out"
-        key, why = KEYS[run.framework]["expert_tensor"], "the step time is known of experts that are whole on their GPU"
+        (key,) = KEYS[run.framework]["expert_tensor"]
+        why = "the step time is known of experts that are whole on their GPU"
         shown = f"--{key}" if run.framework == "megatron" else key
         raise InputError(f"{where}: {shown}: must be 1 (is {is_}): {why}; set it to 1")
     layout = dict(run.layout)
@@ -372,11 +297,11 @@ def written_like(
     wrong, keys = differences(file, run), KEYS[file.framework]
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, Script)):
         own = (*DEGREE_FLAGS, "zero_stage", "recompute")  # which a recipe has where its overrides do not state them
-        alike = [keys[name].split() for name in own if name not in wrong]
+        alike = [keys[name] for name in own if name not in wrong]
         if unstated := [names[0] for names in alike if not set(names) & set(present)]:
             taken = "taken as 1, off or none; its recipe's own hold"
             reported.append(f"{path}: states none of {', '.join(unstated)}: {taken}")
-    changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
+    changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), ())}
     _change_keys(recipe, file.framework, changed, present, run)
     fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
     if isinstance(recipe, Script) and len(set(fsdp)) > 1 and QUEUES in recipe.variables:
@@ -392,7 +317,7 @@ def written_like(
         problem = re.sub(r"^line \d+: ", "", str(error).removeprefix(f"{path}: "))  # a line that the file has not
         raise InputError(f"{path}: cannot be read once the plan is in it: {problem}") from None
     for choice, (is_, ought) in differences(back, run).items():
-        key = next((key for key in keys.get(SAME_KEYS.get(choice, choice), choice).split() if key in present), choice)
+        key = next((key for key in keys.get(SAME_KEYS.get(choice, choice), [choice]) if key in present), choice)
         problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or is in a part that is not read"
         raise recipe.refused(recipe.place(key), recipe.dashes + key, f"{choice} {problem}")
     return new, reported + recipe.messages()
@@ -406,7 +331,7 @@ def _change_keys(
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
         wanted["model.pipeline_model_parallel_layout"] = launch.pipeline_layout(run, grouped=False)
     by_granularity = wanted.get("recompute-activations") and GRANULARITY in present  # as the file has it
-    likes = tuple(dict.fromkeys(key for names in keys for key in names.split()))
+    likes = tuple(dict.fromkeys(key for names in keys for key in names))
     for key in (key for key in likes if key in changed):
         value, own = wanted.get(key), key if key in present else OLDER.get(key, key)
         if framework == "megatron":
@@ -416,7 +341,7 @@ def _change_keys(
                 value = {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: layout.virtual_stages}.get(key, value)
             elif key == "ckpt-format" and value is None and present.get(key) == "fsdp_dtensor":
                 value = "torch_dist"
-        elif key in _TITAN_DATA.split() and layout.zero_stage:  # as it has replicas of shards, and a degree of all left
+        elif key.startswith("parallelism.data_") and layout.zero_stage:  # replicas of shards, and a degree of all left
             replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
             kept = replicas if isinstance(replicas, int) and layout.data_parallel % replicas == 0 else 1
             left = present.get(key, -1) == -1
@@ -434,8 +359,8 @@ def _change_keys(
         if own in present or not silent:
             if isinstance(recipe, TableText) and own in present and own not in recipe.places:
                 raise recipe.refused(recipe.place(own), own, "is in an inline table, which is not changed")
-            near = next(tuple(names.split()) for names in keys if key in names.split())
-            recipe.change(own if own in present else key, value, near + likes)
+            near = next(names for names in keys if key in names)
+            recipe.change(own if own in present else key, value, (*near, *likes))
 
 
 def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:

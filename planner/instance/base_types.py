@@ -165,6 +165,22 @@ def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str,
         yield path, key, value
 
 
+def leaves(value: Any, where: str = "", entry: str | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested JSON objects by dotted path; those of lists too where `entry` is given.
+
+    `entry` writes the place of an item in a list: {} its id or name, or else its index, which {1} is in any case.
+    """
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
+    elif isinstance(value, list) and entry is not None:
+        for index, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from leaves(child, where + entry.format(name or index, index), entry)
+    elif where:
+        yield where, value
+
+
 def out_of_range(instance: BaseModel) -> Iterator[str]:
     """Name the numbers of an instance that are out of the range of their key."""
     for path, key, value in figures(instance):
@@ -311,7 +327,13 @@ def _forms_at(model: type[BaseModel], location: Iterable[int | str]) -> list[Sch
     root = schema_of(model)
     forms = list(_forms(root, root))
     for part in location:
-        forms = [form for outer in forms for inner in _inside(outer, part) for form in _forms(inner, root)]
+        inside = list[Any]()
+        for form in forms:
+            if isinstance(part, int):
+                inside += form.get("prefixItems", [])[part : part + 1] or [form.get("items")]
+            else:
+                inside.append(form.get("properties", {}).get(part, form.get("additionalProperties")))
+        forms = [form for schema in inside if isinstance(schema, dict) for form in _forms(schema, root)]
     return forms
 
 
@@ -323,14 +345,6 @@ def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
             yield from _forms(form, root)
     else:
         yield schema
-
-
-def _inside(schema: Schema, part: int | str) -> list[Schema]:
-    if isinstance(part, int):
-        fixed = schema.get("prefixItems", [])[part : part + 1]
-        return fixed or ([schema["items"]] if isinstance(schema.get("items"), dict) else [])
-    found = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
-    return [found] if isinstance(found, dict) else []
 
 
 def _plainest(schema: Schema, root: Schema) -> Any:

@@ -416,7 +416,8 @@ def grid_problems(grid: Grid) -> Iterator[str]:
     """Yield the faults in the names, corridors, soft rules and scenarios of a grid, as complaints."""
     authorities = dict.fromkeys(sorted(area.id for area in grid.balancing_authorities))
     nodes = dict.fromkeys(sorted(node.id for node in grid.nodes))
-    corridors = _corridors(grid)
+    corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
+    corridors += [(f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines)]
     areas = enumerate(grid.balancing_authorities)
     yield from _doubles((f"grid.balancing_authorities[{i}]", "id", area.id) for i, area in areas)
     yield from _doubles((f"grid.nodes[{i}]", "id", node.id) for i, node in enumerate(grid.nodes))
@@ -440,15 +441,10 @@ def grid_problems(grid: Grid) -> Iterator[str]:
         yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
     for path, corridor in corridors:
         yield from _end_problems(path, corridor.a, corridor.b, nodes)
-    yield from _power_flow_gaps(grid)
+    yield from _power_flow_gaps(grid, corridors)
 
 
-def _corridors(grid: Grid) -> list[tuple[str, Line | NewLine]]:
-    own: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
-    return [*own, *((f"grid.new_lines[{i}]", line) for i, line in enumerate(grid.new_lines))]
-
-
-def _power_flow_gaps(grid: Grid) -> Iterator[str]:
+def _power_flow_gaps(grid: Grid, corridors: Iterable[tuple[str, Line | NewLine]]) -> Iterator[str]:
     """Yield complaints about figures that a grid lacks for the power flow that its rules need."""
     n1, model = grid.rules.n1, grid.rules.grid_model
     if n1 in ("node", "full") and model != "dc":
@@ -457,7 +453,7 @@ def _power_flow_gaps(grid: Grid) -> Iterator[str]:
         yield 'grid.rules.n1: "margin" lowers ratings, grid_model "none" has none; set grid_model "transport" or "dc"'
     if model != "dc":
         return
-    for path, line in _corridors(grid):
+    for path, line in corridors:
         if line.reactance_pu is None:
             remedy = 'grid_model "dc" needs it: give it on 100 MVA for one circuit, or choose "transport"'
             yield f"{path}.reactance_pu: missing for {line.id!r}; {remedy}"

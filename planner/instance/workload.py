@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from planner.instance.base_types import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 from planner.instance.framework_rules import FREE, FrameworkRules, Overlap, rules_of
@@ -325,21 +325,27 @@ class Software(Sourced):
         "absent: as wide as working_parameter_bytes.",
     )
     fused_loss: bool = Field(True, description="One kernel takes the loss; else it is a dozen passes in 32 bits.")
+    # Switches that came later are left out where they are as before, so that an instance without them keeps its hash.
     fused_gradient_sums: bool = Field(
-        True, description="Products add weight gradients to other micro-batches'; else a kernel of its own does."
+        True,
+        exclude_if=lambda fused: fused,
+        description="Products add weight gradients to other micro-batches'; else a kernel of its own does.",
     )
     activation_offload: Fraction = Field(
         0.0, description="Share of stored activations that wait in the host's memory between the passes."
     )
     recompute_modules: tuple[RecomputeModule, ...] = Field(
         CORE_ATTENTION,
+        exclude_if=lambda modules: modules == CORE_ATTENTION,
         min_length=1,
         description="What selective recompute runs again of a layer, in place of keeping its tensors, by the names of "
         "Megatron-Core: scores that are not fused, norms in front of experts and of latent attention, the latter's "
         "up-projections, a dense FFN, all of a mixture of experts, its experts' activation, or its shared experts.",
     )
     fp8_attention: bool = Field(
-        False, description="Flash attention multiplies in FP8 where products run in 8 or 4 bits, and keeps Q, K, V so."
+        False,
+        exclude_if=lambda narrow: not narrow,
+        description="Flash attention multiplies in FP8 where products run in 8 or 4 bits, and keeps Q, K, V so.",
     )
     flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
     attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency.")
@@ -378,6 +384,7 @@ class Software(Sourced):
     )
     expert_overlap_layouts: Literal["any", "interleaved"] = Field(
         "any",
+        exclude_if=lambda layouts: layouts == "any",
         description="Layouts in which the experts' exchange overlaps: any, or those that recompute no layer and have "
         "one stage or interleaved ones (Megatron-Core).",
     )
@@ -448,14 +455,6 @@ class Software(Sourced):
             if part in self.parallelism and whole not in self.parallelism:
                 yield f'parallelism has "{part}" and not "{whole}", which it needs; add that'
 
-    @model_serializer(mode="wrap")
-    def _without_unset_switches(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a software stack's later switches that are as before: an instance without them keeps its hash."""
-        data: dict[str, Any] = serialise(self)
-        before = {"recompute_modules": CORE_ATTENTION, "fp8_attention": False, "expert_overlap_layouts": "any"}
-        before |= {"fused_gradient_sums": True}
-        return {key: value for key, value in data.items() if key not in before or getattr(self, key) != before[key]}
-
     @property
     def dispatch_seconds(self) -> float:
         """Seconds of routing and starting one dispatch or combination of an MoE layer, by the software's dispatcher."""
@@ -501,15 +500,10 @@ class Workload(Sourced):
     choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")
     framework_rules: bool | None = Field(
         None,
+        exclude_if=lambda rules: rules is None,  # so that an instance without it keeps its hash
         description="Plan only what the named framework runs (docs/layout.md lists its rules); false: any layout, as "
         "a stack of one's own may run it. Absent: true.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_unset_rules(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out rules of a workload that are not set, so that the hash of an instance without them stays."""
-        data: dict[str, Any] = serialise(self)
-        return {key: value for key, value in data.items() if key != "framework_rules" or value is not None}
 
     @property
     def rules(self) -> FrameworkRules:

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from planner.calibration.constants import CODE, GPU, is_tunable
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
+from planner.exports.launch import LaunchRun, nearest_choices
 from planner.instance.base_types import Frozen
 from planner.instance.framework_rules import Overlap
 from planner.instance.hardware import Accelerator
@@ -31,6 +31,7 @@ from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, layout_values, strategy_of
+from planner.physics.training.schedule import recomputed_alike
 from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
@@ -502,14 +503,13 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     before, best = _evaluated(question, own), None
     by_stage = framework in ("megatron", "nemo")
     for layout in _layouts_near(question, framework, own | choices):
-        shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
-        at = replace(run, layout=run.layout.replaced(**shape))
-        most, kept = max(at.chunks), "none" if layout["recompute"] == "full" else layout["recompute"]
+        layers, virtual = layout["layers_per_stage"], layout["virtual_stages"]
+        most, kept = -(-max(layers) // virtual), "none" if layout["recompute"] == "full" else layout["recompute"]
         low, high, found = 0, most if by_stage else 1, None
         while low <= high:  # the fewest recomputed layers with which it fits in memory
             each = (low + high) // 2
-            counts = recomputed_under(at, each if by_stage else each * most) if each else ()
-            values = layout | {"recompute": "full" if each else kept, "recomputed_layers_per_stage": counts}
+            counts = recomputed_alike(layers, virtual, each if by_stage else each * most).tolist() if each else ()
+            values = layout | {"recompute": "full" if each else kept, "recomputed_layers_per_stage": tuple(counts)}
             tried = _evaluated(question, values)
             if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
                 found, high = (values, tried), each - 1

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.command_options import FabricWish
-from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_config, read_instance_file
+from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_instance_file
 from planner.instance.base_types import Faults, figures, out_of_range, validated
 from planner.instance.instance import (
     ANY_ACCELERATOR,
@@ -60,7 +60,6 @@ NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
 DIGITS = {"ports": r"\d{1,6}", "rate": f"{NUMBER}G?", "dollars": NUMBER, "watts": NUMBER}
 FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR = re.compile(rf"(?P<pitch>{NUMBER})x(?P<row>{NUMBER})(?:x(?P<hosts>[1-9]\d{{0,3}}))?")
-LARGER = {400.0: ("51.2T-128x400G", "102.4T-256x400G"), 800.0: ("102.4T-128x800G",)}  # offered too, by the NIC's Gb/s
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 # Sources: rows of planner/catalogue and instances/, which name theirs, and a factor of ten or more beyond on either
 # side; published models, campuses and power systems; where neither exists, the judgement of this project.
@@ -121,9 +120,7 @@ def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> di
         return given.model_dump(mode="json")
     if not isinstance(given, Mapping):
         return read_instance_file(Path(given))
-    data = instance_data(json.loads(json.dumps(given, default=plain)), where)
-    read_config(data, where, Path())
-    return data
+    return instance_data(json.loads(json.dumps(given, default=plain)), where, Path())
 
 
 def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
@@ -284,7 +281,7 @@ def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], dic
     if not wish.switch and nic_gbps not in FABRIC_PARTS:
         known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
         raise InputError(f"--nic-gbps {nic_gbps:g}: no usual switches (for {known} there are); give --switch")
-    names = wish.switch or [*FABRIC_PARTS[nic_gbps].switches, *LARGER.get(nic_gbps, ())]
+    names = wish.switch or [*FABRIC_PARTS[nic_gbps].switches, *FABRIC_PARTS[nic_gbps].larger]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from planner.errors import InputError, needed
 from planner.files import MAX_DIGITS, csv_rows, json_lines, read_text, unescaped
+from planner.instance.base_types import leaves
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine, PageTable, Point, template
-from planner.sweeps.axes import leaves
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import amount, counted, money, power, short
 
@@ -134,7 +134,7 @@ def flattened(row: dict[str, Any]) -> Row:
     plain = {key: value for key, value in row.items() if key not in ("schema_version", "base", "curve")}
     plain |= {key: "; ".join(row[key]) for key in ("rules", "extrapolated") if row.get(key)}
     figures: Row = {}
-    for path, value in leaves(plain):  # figures of the point and of the plan go by their own names
+    for path, value in leaves(plain, entry=".{}"):  # figures of the point and of the plan go by their own names
         figures.setdefault(path.removeprefix("plan." if path.startswith("plan.") else "point."), value)
     return figures | flat_curve(row.get("curve"))
 

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -71,13 +72,21 @@ def models_wanted() -> bool:
 
 
 def begin_highs(highs: Any, columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Path | None:
-    """Send the log of a HiGHS to its file; name its columns and rows, where they have names, and write it."""
+    """Send the log of a HiGHS to its file; name its columns and rows, where they have names, and write it.
+
+    Names are made fit for MPS and LP files: no spaces, no brackets, unique, no numbers.
+    """
     stem = next(_stems.get() or iter(()), None)
     if stem is None:
         return None
     for give, names in ((highs.passColName, columns), (highs.passRowName, rows)):
-        for i, name in enumerate(_unique(names)):
-            give(i, name)
+        found = Counter[str]()
+        for i, name in enumerate(names):
+            plain = _NOT_IN_NAMES.sub("_", name.replace("[", "(").replace("]", ")"))
+            if not plain[:1].isalpha() or plain[:1] in "eE":
+                plain = f"x_{plain}"
+            found[plain] += 1
+            give(i, plain if found[plain] == 1 else f"{plain}#{found[plain]}")
     options = {"output_flag": True, "log_to_console": False, "log_file": str(stem.with_suffix(".log"))}
     for option, value in options.items():
         highs.setOptionValue(option, value)
@@ -123,19 +132,6 @@ def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
     except OSError as error:
         logging.getLogger("planner").warning("%s: cannot be written (%s)", folder, error.strerror)
     return outcome
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """Return names of columns and rows that MPS and LP files can hold: no spaces, no brackets, unique, no numbers."""
-    found: dict[str, int] = {}
-    made = []
-    for name in names:
-        plain = _NOT_IN_NAMES.sub("_", name.replace("[", "(").replace("]", ")"))
-        if not plain[:1].isalpha() or plain[:1] in "eE":
-            plain = f"x_{plain}"
-        found[plain] = found.get(plain, 0) + 1
-        made.append(plain if found[plain] == 1 else f"{plain}#{found[plain]}")
-    return made
 
 
 Unit = Literal["days", "usd"]

@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from planner.errors import InputError, hint, shown
 from planner.files import csv_rows, json_lines, json_or_text, read_text
-from planner.instance.base_types import dotted
+from planner.instance.base_types import dotted, leaves
 from planner.instance.instance import PINS, RACKS_AT, Instance, long_name
 from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
@@ -111,19 +111,6 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
 
 
-def leaves(value: Any, where: str = "", entry: str = ".{}") -> Iterator[tuple[str, Any]]:
-    """Yield the figures of nested objects and lists by path; `entry` writes the id or name in a list, {1} the place."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
-            yield from leaves(child, where + entry.format(name or index, index), entry)
-    else:
-        yield where, value
-
-
 def asked_values(instance: Instance, entry: str = "[{}]") -> dict[str, Any]:
     """Return the values of an instance by paths that an axis may vary, without sources; `entry` as of `leaves`."""
     paths = leaves(instance.model_dump(mode="json"), entry=entry)
@@ -146,22 +133,30 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     holder[last] = value
 
 
-def values_by_path(option: str, given: Sequence[str], form: str, once: str = "leave one out") -> dict[str, str]:
-    """Read repeated PATH=VALUE of a sweep's option, each path once. InputError: the `form` it must have."""
+OPTION_FORMS = {
+    "--set": f"one of {FORMS}, such as limits.budget_usd=x1.2",
+    "--vary": f"PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})",
+    "--pin": "PATH=VALUE, such as layout.tensor_parallel=10",
+}
+
+
+def values_by_path(option: str, given: Sequence[str]) -> dict[str, str]:
+    """Read repeated PATH=VALUE of an option of the command line, each path once. InputError: of another form."""
     values: dict[str, str] = {}
     for text in given:
         path, _, value = text.partition("=")
         if not path or not value:
-            raise InputError(f"{option} {text!r}: must be {form}")
+            raise InputError(f"{option} {text!r}: must be {OPTION_FORMS[option]}")
         if path in values:
-            raise InputError(f"{option} {path}: is given twice; {once}")
+            remedy = "join its values in one list" if option == "--vary" else "leave one out"
+            raise InputError(f"{option} {path}: is given twice; {remedy}")
         values[path] = value
     return values
 
 
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
     """Read PATH=VALUE changes of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
-    texts = values_by_path("--set", given, f"one of {FORMS}, such as limits.budget_usd=x1.2")
+    texts = values_by_path("--set", given)
     return {
         path: text if RELATIVE.fullmatch(text) else json_or_text(text.removeprefix("="), f"--set {path}")
         for path, text in texts.items()
@@ -223,12 +218,6 @@ class FilePoint(Point):
     def __init__(self, point: Point, at: str, paths_at: str) -> None:
         super().__init__(point)
         self.at, self.paths_at = at, paths_at
-
-
-def read_vary(given: Sequence[str]) -> dict[str, str]:
-    """Read PATH=VALUES axes of a sweep from the command line."""
-    form = f"PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({RANGE_FORMS})"
-    return values_by_path("--vary", given, form, "join its values in one list")
 
 
 def parse_values(path: str, spec: str) -> list[Any]:

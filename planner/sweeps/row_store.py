@@ -200,7 +200,7 @@ class Store(AbstractContextManager["Store"]):
 
     def append(self, row: Row) -> None:
         """Write a sweep's row in one piece, and return once it is on disk."""
-        line = _line_of(row).encode()
+        line = (row.model_dump_json(exclude_none=True) + "\n").encode()
         try:
             written = os.write(self._file, line)
             os.fsync(self._file)
@@ -222,14 +222,11 @@ class Store(AbstractContextManager["Store"]):
         if self.output.suffix in TABLES:
             write_rows(self.output, rows)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file of a sweep's rows, which releases the lock."""
         with suppress(OSError):
             self._owner.unlink(missing_ok=True)
         os.close(self._file)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -259,7 +256,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     if path.suffix in TABLES:
         write_table(path, [row.flat() for row in rows])
     else:
-        write_atomically(path, "".join(map(_line_of, rows)))
+        write_atomically(path, "".join(row.model_dump_json(exclude_none=True) + "\n" for row in rows))
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -272,10 +269,6 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     table = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), table)
     write_atomically(path, table.getvalue())
-
-
-def _line_of(row: Row) -> str:
-    return row.model_dump_json(exclude_none=True) + "\n"
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

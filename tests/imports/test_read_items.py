@@ -150,6 +150,7 @@ def test_values_that_are_taken_anyway() -> None:
     assert megatron_effect("optimizer", "adam") == megatron_effect("recompute-modules", "core_attn moe") == NO_EFFECT
     assert megatron_effect("no_such_flag", None) is None
     assert all(one["source"] and all(one["effects"].values()) for one in catalogue("flag_effects").values())
+    assert all(one["source"] for one in catalogue("framework_keys").values())
 
 
 @each(

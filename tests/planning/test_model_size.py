@@ -1,12 +1,13 @@
 """The best model for a deadline, and the study of limits: utilisation falls with compute, and its bounds hold."""
 
 import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import invoke
+from commands import invoke, refusal
 from tiers import more
 from worked_plan import edited_at
 
@@ -190,3 +191,12 @@ def test_the_command_writes_its_points(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [r["status"] for r in rows] == ["optimal", "optimal"]
     assert "best use" in done.output
+
+
+def test_the_command_starts_a_process_for_each_core_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pool(processes: int, **_: Any) -> None:
+        raise InputError(f"{processes} processes")
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", pool)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 7})
+    assert refusal(invoke("limits", INSTANCE)) == "3 processes"

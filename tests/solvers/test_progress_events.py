@@ -7,6 +7,7 @@ import pickle
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import highspy
 import pytest
@@ -16,7 +17,7 @@ from ortools.sat.python import cp_model
 
 import planner
 from planner.models.joint.search import goal as nodes
-from planner.solvers.progress import INDEX, Reporter, _unique, report, start
+from planner.solvers.progress import INDEX, Reporter, begin_highs, recording, report, start
 
 KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}
 
@@ -229,7 +230,10 @@ def test_the_command_writes_them(tmp_path: Path) -> None:
     assert done.exit_code == 0 and len(index(tmp_path / "m")) >= 3
 
 
-def test_names_are_fit_for_files() -> None:
+def test_names_are_fit_for_files(tmp_path: Path) -> None:
     """Brackets, spaces and repetition are made into names that MPS and LP can hold, each once."""
     given = ["modules[palo verde]", "modules[palo verde]", "e1", "9x", "power flow[a,b]"]
-    assert _unique(given) == ["modules(palo_verde)", "modules(palo_verde)#2", "x_e1", "x_9x", "power_flow(a,b)"]
+    highs, names = Mock(), ["modules(palo_verde)", "modules(palo_verde)#2", "x_e1", "x_9x", "power_flow(a,b)"]
+    with recording(tmp_path):
+        begin_highs(highs, given)
+    assert [of.args for of in highs.passColName.call_args_list] == list(enumerate(names))

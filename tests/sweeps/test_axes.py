@@ -25,8 +25,8 @@ from planner.sweeps.axes import (
     put,
     read_changes,
     read_pairs,
-    read_vary,
     shard_of,
+    values_by_path,
 )
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
@@ -145,9 +145,9 @@ def test_one_path_on_two_axes_is_refused() -> None:
     with pytest.raises(InputError, match="nothing varies"):
         points_of({})
     with pytest.raises(InputError, match="given twice"):
-        read_vary(["a=1", "a=2"])
+        values_by_path("--vary", ["a=1", "a=2"])
     with pytest.raises(InputError, match="PATH=VALUES"):
-        read_vary(["limits.budget_usd"])
+        values_by_path("--vary", ["limits.budget_usd"])
 
 
 @each(("path", "problem"), [

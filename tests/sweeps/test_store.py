@@ -118,7 +118,8 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
         Store(path, resume=True)
     assert path.read_text() == '{"planner_version":"0.1.0"}'
     path.write_bytes(b'{"schema_version":1,"ind')
-    Store(path, resume=True).close()
+    with Store(path, resume=True):
+        pass
     assert path.read_bytes() == b""
 
 

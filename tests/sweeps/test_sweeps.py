@@ -236,7 +236,8 @@ def test_two_writers_in_one_process_are_refused(tmp_path: Path) -> None:
     """The lock holds until the first store is closed."""
     with Store(tmp_path / "rows.jsonl", resume=False), pytest.raises(InputError, match="another sweep"):
         Store(tmp_path / "rows.jsonl", resume=True)
-    Store(tmp_path / "rows.jsonl", resume=True).close()
+    with Store(tmp_path / "rows.jsonl", resume=True):
+        pass
 
 
 def test_tables_hold_the_rows(tmp_path: Path) -> None:
