@@ -10,7 +10,7 @@ from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolutio
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import Solving, least_capital_plan
-from planner.models.joint.tied_plans import End, Ends, ends_within, local_share, simplest_within, simplicity
+from planner.models.joint.tied_plans import End, ends_within, local_share, simplest_within, simplicity
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
@@ -74,8 +74,16 @@ def _choice(
         found = ends_within(
             world, best, within, simpler=simpler, indifferent=indifferent, search=search, progress=notes(progress)
         )
+        by_name: dict[EndName, End] = {"goal": End(plan=best, proven=proven), **found.by_name}
+        ends, local = list[ChoiceEnd](), local_share(found.plan)
+        for name, end in by_name.items():
+            days, usd = days_of(instance, end.plan.seconds), end.plan.capital_usd
+            values = {"goal": days, "capital": usd, "leaf_local": local, "simplest": simplicity(end.plan)[1]}
+            ends.append(
+                ChoiceEnd(name=name, value=values[name], days_to_train=days, capital_usd=usd, proven=end.proven)
+            )
         named = None if found.simpler is None else _simpler(world, best, found.simpler)
-        return found.plan, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
+        return found.plan, {"ends": tuple(ends), "simplest": named}, found.plans
     almost = best.seconds * (1 + ALMOST_AS_FAST)
     cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
     if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
@@ -95,26 +103,6 @@ def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
         layers_per_stage=plan.split.layers,
         recomputed_layers=sum(plan.split.recomputed),
         proven=found.proven,
-    )
-
-
-def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
-    values: dict[EndName, Callable[[JointPlan], float]] = {
-        "goal": lambda plan: days_of(world.problem.instance, plan.seconds),
-        "capital": lambda plan: plan.capital_usd,
-        "leaf_local": lambda _: local_share(found.plan),
-        "simplest": lambda plan: simplicity(plan)[1],
-    }
-    ends: dict[EndName, End] = {"goal": End(plan=best, proven=proven), **found.by_name}
-    return tuple(
-        ChoiceEnd(
-            name=name,
-            value=values[name](x.plan),
-            days_to_train=values["goal"](x.plan),
-            capital_usd=x.plan.capital_usd,
-            proven=x.proven,
-        )
-        for name, x in ends.items()
     )
 
 

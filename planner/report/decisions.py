@@ -444,8 +444,18 @@ def transport(_: Plan, simulated: plan_sections.TransportFactor) -> Iterator[Sta
 
 
 def placement(_: Plan, placed: plan_sections.PlacementPlan) -> Iterator[Statement]:
-    """State how many all-reduce groups a placement keeps in one leaf domain, and the order of racks."""
-    text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
+    """State how many all-reduce groups a placement keeps in one leaf domain, the others' pieces, and rack order."""
+    total, local, unavoidable = placed.groups, placed.groups_leaf_local, placed.lower_bound_split
+    split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
+    verb, pieces = "s" if total == 1 else "", split + placed.extra_pieces
+    fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {pieces:,} fragments"
+    if not split:
+        text = f"{every} stay{verb} in one leaf domain{'' if total == 1 else ' each'}"
+    elif not local:
+        text = f"{every} span{verb} several leaf domains {fragments}"
+    else:
+        others = f"{split:,} span{'s' * (split == 1)} several {fragments}"
+        text = f"{local:,} of {total:,} all-reduce groups stay in one leaf domain each; {others}"
     yield Statement("figure", "placement", text, True)
     if placed.groups_cross_pod:
         text = f"{placed.groups_cross_pod:,} of {placed.groups:,} all-reduce groups cross pods"
@@ -454,19 +464,6 @@ def placement(_: Plan, placed: plan_sections.PlacementPlan) -> Iterator[Statemen
         blocks = f"{placed.blocks_by_site.get(site, 0):,} blocks of {counted(placed.block_racks, 'rack')}"
         order = "whole pipelines side by side" if stripes == 1 else f"in {stripes} stripes of stages"
         yield Statement("choice", "placement", f"{site}: {blocks}, {order}")
-
-
-def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
-    """Write, in a statement, how many all-reduce groups stay in one leaf domain, and in how many pieces others are."""
-    split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
-    verb = "s" if total == 1 else ""
-    if not split:
-        return f"{every} stay{verb} in one leaf domain{'' if total == 1 else ' each'}"
-    fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {split + extra:,} fragments"
-    if not local:
-        return f"{every} span{verb} several leaf domains {fragments}"
-    others = f"{split:,} span{'s' * (split == 1)} several {fragments}"
-    return f"{local:,} of {total:,} all-reduce groups stay in one leaf domain each; {others}"
 
 
 SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "any one link between leaf and spine"}

@@ -162,7 +162,9 @@ def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ..
 ])  # fmt: skip
 def test_groups_are_told_with_their_fragments(total: int, local: int, least: int, extra: int, text: str) -> None:
     """A group over three leaves is three fragments; pieces beyond one a group are what the plan counts."""
-    assert decisions.groups(total, local, least, extra) == text
+    figures = {"groups": total, "groups_leaf_local": local, "lower_bound_split": least, "extra_pieces": extra}
+    plan = PLAN.replaced(placement=PLAN.placement.replaced(**figures, groups_cross_pod=0))
+    assert said(plan, "placement", first=True) == text
 
 
 @each(("load", "n1", "text"), [
