@@ -60,16 +60,18 @@ def _choice(
     instance, progress = world.problem.instance, solving.progress
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
-    if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
-        if not goal.tolerance:
-            return best, {}, ()
-        start(progress, "a simpler layout")  # every plan of a layout alone costs the same
+    alone = instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE)
+    alone = alone and not indifferent  # a layout, of which every plan costs the same
+    if alone and not goal.tolerance:
+        return best, {}, ()
+    start(progress, "a simpler layout" if alone else "a cheaper plan")
+    chosen, more = best, dict[str, Any]()
+    plans: tuple[JointPlan, ...]
+    if alone:
         left = None if search is None else search.copy()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
-        named = None if simplest.plan is best else _simpler(world, best, simplest)
-        return best, {"simplest": named}, (simplest.plan,)
-    start(progress, "a cheaper plan")
-    if goal.tolerance or indifferent:
+        plans, other = (simplest.plan,), None if simplest.plan is best else simplest
+    elif goal.tolerance or indifferent:
         within = min(goal.tolerance, most)
         found = ends_within(
             world, best, within, simpler=simpler, indifferent=indifferent, search=search, progress=notes(progress)
@@ -82,28 +84,27 @@ def _choice(
             ends.append(
                 ChoiceEnd(name=name, value=values[name], days_to_train=days, capital_usd=usd, proven=end.proven)
             )
-        named = None if found.simpler is None else _simpler(world, best, found.simpler)
-        return found.plan, {"ends": tuple(ends), "simplest": named}, found.plans
-    almost = best.seconds * (1 + ALMOST_AS_FAST)
-    cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
-    if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
-        return best, {}, ()
-    racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
-    cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
-    return best, {"cheaper": cheaper}, (cheap.plan,)
-
-
-def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
-    plan, column = found.plan, found.plan.column
-    return SimplerPlan(
-        days_to_train=days_of(world.problem.instance, plan.seconds),
-        loss=plan.seconds / best.seconds - 1,
-        capital_usd=plan.capital_usd,
-        layout=in_short((*column.strategy.shape.degrees, column.p, column.d), column.v),
-        layers_per_stage=plan.split.layers,
-        recomputed_layers=sum(plan.split.recomputed),
-        proven=found.proven,
-    )
+        chosen, plans, other, more["ends"] = found.plan, found.plans, found.simpler, tuple(ends)
+    else:
+        almost = best.seconds * (1 + ALMOST_AS_FAST)
+        cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
+        if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
+            return best, {}, ()
+        racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
+        more["cheaper"] = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
+        plans, other = (cheap.plan,), None
+    if other is not None:
+        plan, column = other.plan, other.plan.column
+        more["simplest"] = SimplerPlan(
+            days_to_train=days_of(instance, plan.seconds),
+            loss=plan.seconds / best.seconds - 1,
+            capital_usd=plan.capital_usd,
+            layout=in_short((*column.strategy.shape.degrees, column.p, column.d), column.v),
+            layers_per_stage=plan.split.layers,
+            recomputed_layers=sum(plan.split.recomputed),
+            proven=other.proven,
+        )
+    return chosen, more, plans
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:
