@@ -239,7 +239,7 @@ def stops(plan: Plan) -> Shown:
         yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
         racks = sum(reliability.spare_racks_by_site.values())
-        marks = [mark for mark in charts.even_marks(0, max(dict(points))) if mark == round(mark)]
+        marks = [mark for mark in charts.marks_over(0, max(dict(points))) if mark == round(mark)]
         line = charts.ChartLine("", [(float(spares), share) for spares, share in points], 0)
         x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
         alt = f"Time that trains by spare racks: the plan has {percent(useful)} with {counted(racks, 'rack')}"

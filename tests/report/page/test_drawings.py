@@ -279,7 +279,7 @@ def test_without_checkpoints_there_is_no_chart_of_intervals() -> None:
 @each(("low", "high"), [(0.0, 0.4), (0.858, 0.962), (0.9987, 0.9991), (0.5, 0.5), (0, 812)])
 def test_marks_span_the_range(low: float, high: float) -> None:
     """Marks have even round steps, a handful of them, from no more than the lowest to no less than the highest."""
-    marks = charts.even_marks(low, high)
+    marks = charts.marks_over(low, high)
     assert marks[0] <= low + 1e-12 and marks[-1] >= high - 1e-12
     assert 2 <= len(marks) <= 7
     steps = [b - a for a, b in pairwise(marks)]
