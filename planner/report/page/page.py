@@ -1,6 +1,5 @@
 """The HTML page of one plan or several: blocks of a plan's sections, and every figure of the plan in tables."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
@@ -415,7 +414,6 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
     rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
     return {
         "name": name,
-        "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
         "status": status_of(plan),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
