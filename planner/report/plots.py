@@ -193,14 +193,6 @@ def changes_of(rows: Sequence[Row], x: str) -> list[str]:
     return [f"at {quantity(x, at)} {what}" for at, decisions in changes for what in decisions]
 
 
-def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
-    """Return the plotted borders half-way between neighbouring points, two at least, and as far outside the ends."""
-    at = [math.log(x) for x in xs] if logarithmic else list(xs)
-    middle = [(left + right) / 2 for left, right in pairwise(at)]
-    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
-    return [math.exp(end) for end in ends] if logarithmic else ends
-
-
 def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist", "Text"]]:
     """Draw a plot's strip of decision changes; rows by x, one an x, its scale set. Return each bar with its text."""
     lanes, texts = lanes_of(rows, x), list[tuple["Artist", "Text"]]()
@@ -212,8 +204,12 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist"
         style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
         axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
         return []
-    xs = [number(row, x) or 0.0 for row in rows]
-    edges = edges_of(xs, logarithmic=axes.get_xscale() == "log")
+    # Bands end half-way between neighbouring points, of which a lane has two at least, and as far outside the last.
+    xs, logarithmic = [number(row, x) or 0.0 for row in rows], axes.get_xscale() == "log"
+    at = [math.log(place) for place in xs] if logarithmic else xs
+    middle = [(left + right) / 2 for left, right in pairwise(at)]
+    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
+    edges = [math.exp(end) for end in ends] if logarithmic else ends
     for lane, bands in enumerate(lanes.values()):
         left = [edges[xs.index(first)] for first, _, _ in bands]
         wide = [edges[xs.index(last) + 1] - start for (_, last, _), start in zip(bands, left, strict=True)]
