@@ -141,12 +141,12 @@ def _ends(plan: Plan) -> Iterator[Statement]:
         what = " and ".join(gains or ["ties"])
         text = f"The fastest plan{found} takes {given}; this one, within {share} of that, {what}."
         yield Statement("choice", "verdict", text, True, instead=True)
-    for name, what, none in (
-        ("leaf_local", "{} of all-reduce groups whole in one leaf domain", "has more"),
-        ("simplest", "the simplest layout", "is simpler"),
+    for name, what, none, others in (
+        ("leaf_local", "{} of all-reduce groups whole in one leaf domain", "has more", "have more"),
+        ("simplest", "the simplest layout", "is simpler", "be simpler"),
     ):
         if name in ends:
-            sure = f"of plans that tie none {none}" if ends[name].proven else "others may have more"
+            sure = f"of plans that tie none {none}" if ends[name].proven else f"others may {others}"
             yield Statement("proof", "verdict", f"Within {share}: {what.format(percent(ends[name].value))}; {sure}.")
 
 

@@ -17,6 +17,7 @@ from planner.errors import InputError
 from planner.instance.workload import Experts
 from planner.physics.site import cost
 from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.plan.certificate import ChoiceEnd
 from planner.plan.plan import Plan, digest
 from planner.plan.plan_sections import STEP_PARTS
 from planner.report import decisions, verdict
@@ -112,6 +113,18 @@ def test_the_verdict_says_what_is_proven() -> None:
     assert within.text.endswith(
         "Proven: no plan comes below 1.5000 nats a token (gap under 0.1 %), as long as larger models take longer."
     )
+
+
+@each(("proven", "texts"), [
+    (True, ("of plans that tie none has more.", "of plans that tie none is simpler.")),
+    (False, ("others may have more.", "others may be simpler.")),
+])  # fmt: skip
+def test_an_end_of_the_choice_says_what_others_may_be(proven: bool, texts: tuple[str, str]) -> None:
+    own = {"days_to_train": 9.0, "capital_usd": 1e6, "proven": proven}
+    values = {"goal": 9.0, "capital": 1e6, "leaf_local": 0.5, "simplest": 3.0}
+    ends = tuple(ChoiceEnd(name=name, value=value, **own) for name, value in values.items())
+    told = [x.text for x in statements(PLAN.replaced(objective__ends=ends)) if x.text.startswith("Within ")]
+    assert [text.partition("; ")[2] for text in told] == list(texts)
 
 
 def test_no_plan_says_why_and_which_rules_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
