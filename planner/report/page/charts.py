@@ -15,6 +15,7 @@ from planner.units import memory
 if TYPE_CHECKING:
     import jinja2
 
+PAGE_CSS = (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")  # of all pages
 Point = tuple[float, float]  # of a drawing, in units, or of a curve
 
 
@@ -57,11 +58,6 @@ class Headline(NamedTuple):
     at: float
 
 
-def style() -> str:
-    """Return the style sheet of all pages, as CSS."""
-    return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
-
-
 def template(command: str, name: str) -> "jinja2.Template":
     """Return a page's HTML template by its path in the package. InputError: jinja2 is not installed for a command."""
     with needed(command, "jinja2", "report"):
@@ -69,7 +65,7 @@ def template(command: str, name: str) -> "jinja2.Template":
     loader = jinja2.PackageLoader("planner", "")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.globals["style"] = style()
+    environment.globals["style"] = PAGE_CSS
     environment.tests["figure"] = lambda value: isinstance(value, PageFigure)
     environment.tests["picture"] = lambda value: isinstance(value, Picture)
     return environment.get_template(name)
