@@ -3,7 +3,7 @@
 In order: the layout and the days of a run; sites and fibre; fabrics, placement, and a fabric asked for alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from planner.instance.hardware import Reliability
@@ -51,17 +51,6 @@ def status_of(plan: Plan) -> str:
     return plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
 
 
-def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
-    """Write, for a statement, the parts of a total by falling share, with notes; beyond `most` the rest in one."""
-    # Parts of up to a 2,000th are left out.
-    large = sorted(((value, name) for name, value in parts.items() if value > 5e-4 * total), reverse=True)
-    shown = large if most is None or len(large) <= most + 1 else large[:most]
-    named = [f"{short_percent(value / total)} {name_of_part(name)}{notes.get(name, '')}" for value, name in shown]
-    if rest := large[len(shown) :]:
-        named.append(f"{short_percent(sum(value for value, _ in rest) / total)} in {len(rest)} other parts")
-    return ", ".join(named)
-
-
 def short_percent(share: float) -> str:
     """Write a share in a statement as whole percent from 10 on, in tenths below."""
     return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
@@ -103,11 +92,15 @@ def layout(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
     # What a software stack sets that no measured run of this kind had.
     unmeasured = "software" in step_prediction.extrapolations(plan.instance, layout)
     notes = dict.fromkeys(("cpu_overhead", "launch") if unmeasured else (), " (extrapolated)")
-    fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
-    for most, likely in ((4, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):  # 4 parts on a first screen
-        shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
-        text, few = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}", most is not None
-        yield Statement("figure", "layout", text, few, short=few)
+    # Parts by falling share, but for those of up to a 2,000th; on a first screen four, and the rest in one.
+    step, parts = metrics.step_seconds, metrics.breakdown_seconds.items()
+    large = sorted(((seconds, name) for name, seconds in parts if seconds > 5e-4 * step), reverse=True)
+    named = [f"{short_percent(seconds / step)} {name_of_part(name)}{notes.get(name, '')}" for seconds, name in large]
+    rest = f"{short_percent(sum(seconds for seconds, _ in large[4:]) / step)} in {len(large[4:])} other parts"
+    first = named if len(named) <= 5 else [*named[:4], rest]
+    yield Statement("figure", "layout", f"Step {step:.3g} s: {', '.join(first)}", True, short=True)
+    fast, slow = (step * days / metrics.days_to_train for days in metrics.days_to_train_interval)
+    yield Statement("figure", "layout", f"Step {step:.3g} s (likely {fast:.3g} to {slow:.3g}): {', '.join(named)}")
     in_use = f"{memory(metrics.memory_bytes_per_gpu)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU"
     yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", True)
 

@@ -325,15 +325,24 @@ def test_rows_and_comparisons_have_the_cost_of_the_run() -> None:
     assert names.index("cost.total_usd") < names.index("run.days") < names.index("slack.budget_usd")
 
 
-def test_parts_of_a_total_stand_by_falling_share() -> None:
-    """The largest first, each with its note; parts of next to nothing are left out, whatever the unit of the total."""
-    parts = {"gemm": 60.0, "head": 9.0, "dispatch": 30.0, "router": 1.0, "residual": 1e-4}
-    notes = {"dispatch": " (hidden in part)"}
-    for unit in (1e-6, 1.0, 1e6):
-        text = decisions.shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, notes)
-        assert text == "60 % matrix products, 30 % dispatch (hidden in part), 9.0 % embedding and loss, 1.0 % router"
-        few = decisions.shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, {}, most=2)
-        assert few == "60 % matrix products, 30 % dispatch, 10 % in 2 other parts"
+@each("unit", [1e-6, 1.0, 1e6])
+def test_parts_of_a_step_stand_by_falling_share(unit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest first, each with its note; parts of next to nothing are left out, however long the step is."""
+    monkeypatch.setattr(decisions.step_prediction, "extrapolations", lambda *_: {"software": "another stack"})
+    parts = {"gemm": 60.0, "head": 9.0, "launch": 20.0, "router": 1.0, "residual": 1e-4, "attention": 7.0, "offload": 3}
+
+    def told(parts: dict[str, float]) -> list[str]:
+        figures = {"breakdown_seconds": {k: v * unit for k, v in parts.items()}, "step_seconds": 100.0001 * unit}
+        metrics = PLAN.layout.metrics.replaced(**figures)
+        plan = PLAN.replaced(layout__metrics=metrics)
+        found = [x for x in statements(plan) if x.kind == "figure" and x.text.startswith("Step ")]
+        assert [(x.first, x.short) for x in found] == [(True, True), (False, False)]
+        return [x.text.partition(": ")[2] for x in found]
+
+    four = "60 % matrix products, 20 % kernel launches (extrapolated), 9.0 % embedding and loss, 7.0 % attention"
+    assert told(parts) == [f"{four}, 4.0 % in 2 other parts", f"{four}, 3.0 % offload, 1.0 % router"]
+    del parts["router"]
+    assert told(parts) == [f"{four}, 3.0 % offload"] * 2
 
 
 @each("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
