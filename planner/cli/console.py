@@ -75,17 +75,6 @@ def require_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
         raise InputError(f"{option}: must be one of {', '.join(choices)} (is {value!r})")
 
 
-def require_picture(path: Path | None) -> None:
-    """Check, before any work is done, that the picture of --plot can be drawn; None is no picture."""
-    if path is None:
-        return
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(f"{path}: must end in .svg or .png")
-    with needed("--plot", "matplotlib", "plot"):
-        import matplotlib as mpl
-    mpl.use("Agg")
-
-
 @contextmanager
 def folder_for(plans: Path | None) -> Iterator[None]:
     """Make the folder of --plans for what runs inside; bad input there leaves no new folder behind. None: no folder."""
@@ -365,7 +354,12 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
             if same:
                 raise InputError(f"{path}: is read by this command, and {option} would write over it; write elsewhere")
         require_writable(*map(options.get, TRIED))
-        require_picture(options.get("plot"))
+        if (picture := options.get("plot")) is not None:  # whether it can be drawn is seen before any work is done
+            if picture.suffix not in (".svg", ".png"):
+                raise InputError(f"{picture}: must end in .svg or .png")
+            with needed("--plot", "matplotlib", "plot"):
+                import matplotlib as mpl
+            mpl.use("Agg")
         made = {name: kind(**{x.name: options.pop(x.name) for x in fields(kind)}) for name, kind in records.items()}
         with watching(command.__name__):
             command(**made, **options)

@@ -345,10 +345,10 @@ def compare(
     from planner.sweeps.row_store import LINES, TABLES
 
     # An existing file may have a # in its own name.
-    paths = [Path(given if exists(Path(given)) else given.partition("#")[0]) for given in files]
-    several, columns = len(set(paths)) > 1, []
-    for given, path in zip(files, paths, strict=True):
-        number = given.removeprefix(str(path)).removeprefix("#")
+    parts = [(given, "") if exists(Path(given)) else given.partition("#")[::2] for given in files]
+    several, columns = len({Path(name) for name, _ in parts}) > 1, []
+    for given, (name, number) in zip(files, parts, strict=True):
+        path = Path(name)
         if number and not (number.isascii() and number.isdigit()):
             raise InputError(f"{given}: after # must be the index of a row, a whole number (is {number!r})")
         if number or path.suffix in (*LINES, *TABLES):

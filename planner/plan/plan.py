@@ -280,9 +280,39 @@ def changed_decisions(before: Row, after: Row) -> dict[str, str]:
 def digest(plan: Plan) -> dict[str, Figure]:
     """Return a plan's figures by dotted name, entries of lists by id, with totals and what each limit leaves unused."""
     figures, placed, run = dict[str, Figure](), plan.placement, plan.run
-    figures.update(_sites(plan.sites) if plan.sites else ())
-    figures.update(_layout(plan.layout) if plan.layout else ())
-    figures.update(_fabric(plan.fabric) if plan.fabric else ())
+    if (split := plan.sites) is not None:
+        figures |= {"sites.count": len(split.sites), "sites.racks": sum(site.racks for site in split.sites)}
+        figures["sites.facility_mw"] = sum(site.facility_mw for site in split.sites)
+        for site in split.sites:
+            figures.update(_flat(f"sites.sites.{site.id}", site, "racks", "gpus", "facility_mw"))
+        for link in split.links:
+            figures.update(_flat(f"sites.links.{link.a}-{link.b}", link, "required_gbps", "wavelengths", "rtt_ms"))
+        figures |= {f"sites.new_lines.{built.line}.circuits": built.circuits for built in split.new_lines}
+        figures.update(_flat("sites.certificate", split.certificate, *PROOF))
+    if (layout := plan.layout) is not None:
+        figures.update(_flat("layout", layout))
+        figures.update(_flat("layout", layout, "data_parallel_by_site"))
+        figures["layout.layers_per_stage"] = runs(layout.layers_per_stage)
+        figures["layout.recomputed_layers_per_stage"] = runs(layout.recomputed_layers_per_stage) or None
+        figures.update(_flat("layout.assumptions", layout.assumptions))
+        figures.update(_flat("layout.metrics", layout.metrics))
+        for end, days in zip(("low", "high"), layout.metrics.days_to_train_interval, strict=True):
+            figures[f"layout.metrics.days_to_train_interval.{end}"] = days
+        figures.update(_flat("layout.metrics", layout.metrics, "breakdown_seconds"))
+        figures.update(_flat("layout.certificate", layout.certificate, *PROOF))
+    if (fabrics := plan.fabric) is not None:
+        for name in ("switches", "switch_links", "cost_usd", "power_mw"):
+            figures[f"fabric.{name}"] = sum(getattr(own, name) for own in fabrics.sites.values())
+        size = "planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"
+        for name, own in sorted(fabrics.sites.items()):
+            where = f"fabric.sites.{name}"
+            figures.update(_flat(where, own, *size, "p2p_seconds", "pipeline_send_slowdown"))
+            for tier, model in zip(own.tiers, own.models, strict=True):
+                ports = f"{tier.down_ports}/{tier.up_ports}" + (f" {model}" if model != own.switch else "")
+                figures[f"{where}.tiers.{tier.name}"] = f"{tier.switches} of {ports}"
+            if (gateway := own.wan_gateway) is not None:
+                figures[f"{where}.wan_gateway"] = f"{gateway.switches} with {gateway.wan_ports} ports"
+        figures.update(_flat("fabric.certificate", fabrics.certificate, *PROOF))
     figures.update(_flat("placement", placed))
     figures.update(_flat("placement.certificate", placed and placed.certificate, *PROOF))
     figures.update(_flat("reliability", plan.reliability))
@@ -316,48 +346,7 @@ def _flat(where: str, part: BaseModel | None, *names: str) -> Iterator[tuple[str
             yield f"{where}.{name}", "; ".join(value)
 
 
-def _sites(sites: SitesPlan) -> Iterator[tuple[str, Figure]]:
-    yield "sites.count", len(sites.sites)
-    yield "sites.racks", sum(site.racks for site in sites.sites)
-    yield "sites.facility_mw", sum(site.facility_mw for site in sites.sites)
-    for site in sites.sites:
-        yield from _flat(f"sites.sites.{site.id}", site, "racks", "gpus", "facility_mw")
-    for link in sites.links:
-        yield from _flat(f"sites.links.{link.a}-{link.b}", link, "required_gbps", "wavelengths", "rtt_ms")
-    for line in sites.new_lines:
-        yield f"sites.new_lines.{line.line}.circuits", line.circuits
-    yield from _flat("sites.certificate", sites.certificate, *PROOF)
-
-
-def _layout(layout: LayoutPlan) -> Iterator[tuple[str, Figure]]:
-    yield from _flat("layout", layout)
-    yield from _flat("layout", layout, "data_parallel_by_site")
-    yield "layout.layers_per_stage", runs(layout.layers_per_stage)
-    yield "layout.recomputed_layers_per_stage", runs(layout.recomputed_layers_per_stage) or None
-    yield from _flat("layout.assumptions", layout.assumptions)
-    yield from _flat("layout.metrics", layout.metrics)
-    for end, days in zip(("low", "high"), layout.metrics.days_to_train_interval, strict=True):
-        yield f"layout.metrics.days_to_train_interval.{end}", days
-    yield from _flat("layout.metrics", layout.metrics, "breakdown_seconds")
-    yield from _flat("layout.certificate", layout.certificate, *PROOF)
-
-
 def runs(counts: tuple[int, ...]) -> str:
     """Write a list of counts in a plan, such as layers by stage, shortly: `3x2 1` is 2 2 2 1."""
     parts = ((len(list(alike)), count) for count, alike in groupby(counts))
     return " ".join(f"{times}x{count}" if times > 1 else str(count) for times, count in parts)
-
-
-def _fabric(fabric: FabricPlan) -> Iterator[tuple[str, Figure]]:
-    for name in ("switches", "switch_links", "cost_usd", "power_mw"):
-        yield f"fabric.{name}", sum(getattr(site, name) for site in fabric.sites.values())
-    for site, built in sorted(fabric.sites.items()):
-        size = "planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks"
-        yield from _flat(f"fabric.sites.{site}", built, *size, "p2p_seconds", "pipeline_send_slowdown")
-        for tier, name in zip(built.tiers, built.models, strict=True):
-            ports = f"{tier.down_ports}/{tier.up_ports}" + (f" {name}" if name != built.switch else "")
-            yield f"fabric.sites.{site}.tiers.{tier.name}", f"{tier.switches} of {ports}"
-        if built.wan_gateway is not None:
-            ports = f"{built.wan_gateway.switches} with {built.wan_gateway.wan_ports} ports"
-            yield f"fabric.sites.{site}.wan_gateway", ports
-    yield from _flat("fabric.certificate", fabric.certificate, *PROOF)

@@ -519,17 +519,14 @@ class WanPlan(Frozen):
         """Fibre nodes that a route and its backup, which share no span, both pass, by link: one loss takes both."""
         ends, found = {edge.id: (edge.a, edge.b) for edge in self.edges}, {}
         for demand in self.demands:
-            shared: set[str] = set()
+            sites, shared = {demand.a, demand.b}, set[str]()
             for route in demand.routes:
-                shared |= _passed(ends, route.edges, demand) & _passed(ends, route.backup_edges or (), demand)
+                passed = []  # the fibre nodes of each way, without those at which its sites are joined to the fibre
+                for way in (route.edges, route.backup_edges or ()):
+                    spans = {name: ends.get(name, ()) for name in way}  # without ends: an edge that a check will miss
+                    joined = (end for site in sites for end in spans.get(f"{site} access", ()))
+                    passed.append({end for two in spans.values() for end in two} - {*joined} - sites)
+                shared |= passed[0] & passed[1]
             if shared:
                 found[f"{demand.a} - {demand.b}"] = tuple(sorted(shared))
         return found
-
-
-def _passed(ends: dict[str, tuple[str, str]], route: tuple[str, ...], demand: WanDemand) -> set[str]:
-    """Return the fibre nodes that a WAN route passes, without those at which its sites are joined to the fibre."""
-    sites = {demand.a, demand.b}
-    passed = {name: ends.get(name, ()) for name in route}  # without ends: an edge that a check will miss
-    joined = (end for site in sites for end in passed.get(f"{site} access", ()))
-    return {end for two in passed.values() for end in two} - {*joined} - sites

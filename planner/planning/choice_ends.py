@@ -10,7 +10,7 @@ from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolutio
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import Solving, least_capital_plan
-from planner.models.joint.tied_plans import End, Ends, ends_within, local_share, simplest_within, simplicity
+from planner.models.joint.tied_plans import End, ends_within, local_share, simplest_within, simplicity
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
@@ -60,62 +60,51 @@ def _choice(
     instance, progress = world.problem.instance, solving.progress
     goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
-    if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
-        if not goal.tolerance:
-            return best, {}, ()
-        start(progress, "a simpler layout")  # every plan of a layout alone costs the same
+    alone = instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE)
+    alone = alone and not indifferent  # a layout, of which every plan costs the same
+    if alone and not goal.tolerance:
+        return best, {}, ()
+    start(progress, "a simpler layout" if alone else "a cheaper plan")
+    chosen, more = best, dict[str, Any]()
+    plans: tuple[JointPlan, ...]
+    if alone:
         left = None if search is None else search.copy()
         simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
-        named = None if simplest.plan is best else _simpler(world, best, simplest)
-        return best, {"simplest": named}, (simplest.plan,)
-    start(progress, "a cheaper plan")
-    if goal.tolerance or indifferent:
+        plans, other = (simplest.plan,), None if simplest.plan is best else simplest
+    elif goal.tolerance or indifferent:
         within = min(goal.tolerance, most)
         found = ends_within(
             world, best, within, simpler=simpler, indifferent=indifferent, search=search, progress=notes(progress)
         )
-        named = None if found.simpler is None else _simpler(world, best, found.simpler)
-        return found.plan, {"ends": _ends(world, best, found, proven=proven), "simplest": named}, found.plans
-    almost = best.seconds * (1 + ALMOST_AS_FAST)
-    cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
-    if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
-        return best, {}, ()
-    racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
-    cheaper = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
-    return best, {"cheaper": cheaper}, (cheap.plan,)
-
-
-def _simpler(world: World, best: JointPlan, found: End) -> SimplerPlan:
-    plan, column = found.plan, found.plan.column
-    return SimplerPlan(
-        days_to_train=days_of(world.problem.instance, plan.seconds),
-        loss=plan.seconds / best.seconds - 1,
-        capital_usd=plan.capital_usd,
-        layout=in_short((*column.strategy.shape.degrees, column.p, column.d), column.v),
-        layers_per_stage=plan.split.layers,
-        recomputed_layers=sum(plan.split.recomputed),
-        proven=found.proven,
-    )
-
-
-def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
-    values: dict[EndName, Callable[[JointPlan], float]] = {
-        "goal": lambda plan: days_of(world.problem.instance, plan.seconds),
-        "capital": lambda plan: plan.capital_usd,
-        "leaf_local": lambda _: local_share(found.plan),
-        "simplest": lambda plan: simplicity(plan)[1],
-    }
-    ends: dict[EndName, End] = {"goal": End(plan=best, proven=proven), **found.by_name}
-    return tuple(
-        ChoiceEnd(
-            name=name,
-            value=values[name](x.plan),
-            days_to_train=values["goal"](x.plan),
-            capital_usd=x.plan.capital_usd,
-            proven=x.proven,
+        by_name: dict[EndName, End] = {"goal": End(plan=best, proven=proven), **found.by_name}
+        ends, local = list[ChoiceEnd](), local_share(found.plan)
+        for name, end in by_name.items():
+            days, usd = days_of(instance, end.plan.seconds), end.plan.capital_usd
+            values = {"goal": days, "capital": usd, "leaf_local": local, "simplest": simplicity(end.plan)[1]}
+            ends.append(
+                ChoiceEnd(name=name, value=values[name], days_to_train=days, capital_usd=usd, proven=end.proven)
+            )
+        chosen, plans, other, more["ends"] = found.plan, found.plans, found.simpler, tuple(ends)
+    else:
+        almost = best.seconds * (1 + ALMOST_AS_FAST)
+        cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
+        if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
+            return best, {}, ()
+        racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
+        more["cheaper"] = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
+        plans, other = (cheap.plan,), None
+    if other is not None:
+        plan, column = other.plan, other.plan.column
+        more["simplest"] = SimplerPlan(
+            days_to_train=days_of(instance, plan.seconds),
+            loss=plan.seconds / best.seconds - 1,
+            capital_usd=plan.capital_usd,
+            layout=in_short((*column.strategy.shape.degrees, column.p, column.d), column.v),
+            layers_per_stage=plan.split.layers,
+            recomputed_layers=sum(plan.split.recomputed),
+            proven=other.proven,
         )
-        for name, x in ends.items()
-    )
+    return chosen, more, plans
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -272,16 +272,8 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
 
 def refused_of(solution: JointSolution) -> JointProof:
     """Return the part of a joint plan's proof that sites and budget refused: racks beyond the most, and columns."""
-    return JointProof(
-        max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
-        joined_racks_by_wired_gpus=dict(sorted(solution.joined_racks.items())),
-        columns=tuple(columns_of(solution)),
-    )
-
-
-def columns_of(solution: JointSolution) -> Iterator[ExcludedColumn]:
-    """Yield a proof's columns that only sites and budget refused, merged over replicas and micro-batches."""
-    groups: dict[Any, dict[int, float]] = defaultdict(dict)
+    # Columns are merged over replicas and micro-batches.
+    columns, groups = list[ExcludedColumn](), defaultdict[Any, dict[int, float]](dict)
     for days, column in solution.excluded:
         shape, order, per_rack = column.strategy.shape, column.strategy.order, column.block.stages_per_rack
         key = (shape, column.p, column.v, column.zero, order, per_rack)
@@ -290,7 +282,7 @@ def columns_of(solution: JointSolution) -> Iterator[ExcludedColumn]:
         # Of each run of replicas without a gap; numbers less their places are the same along one.
         for _, run in groupby(enumerate(sorted(by_replicas)), key=lambda pair: pair[1] - pair[0]):
             replicas = [number for _, number in run]
-            yield ExcludedColumn(
+            refused = ExcludedColumn(
                 **shape_values(shape),
                 pipeline_parallel=stages,
                 virtual_stages=virtual,
@@ -301,6 +293,12 @@ def columns_of(solution: JointSolution) -> Iterator[ExcludedColumn]:
                 max_data_parallel=replicas[-1],
                 lower_bound_days=min(by_replicas[number] for number in replicas),
             )
+            columns.append(refused)
+    return JointProof(
+        max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
+        joined_racks_by_wired_gpus=dict(sorted(solution.joined_racks.items())),
+        columns=tuple(columns),
+    )
 
 
 def objective_of(

@@ -3,7 +3,7 @@
 In order: the layout and the days of a run; sites and fibre; fabrics, placement, and a fabric asked for alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from planner.instance.hardware import Reliability
@@ -51,17 +51,6 @@ def status_of(plan: Plan) -> str:
     return plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
 
 
-def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
-    """Write, for a statement, the parts of a total by falling share, with notes; beyond `most` the rest in one."""
-    # Parts of up to a 2,000th are left out.
-    large = sorted(((value, name) for name, value in parts.items() if value > 5e-4 * total), reverse=True)
-    shown = large if most is None or len(large) <= most + 1 else large[:most]
-    named = [f"{short_percent(value / total)} {name_of_part(name)}{notes.get(name, '')}" for value, name in shown]
-    if rest := large[len(shown) :]:
-        named.append(f"{short_percent(sum(value for value, _ in rest) / total)} in {len(rest)} other parts")
-    return ", ".join(named)
-
-
 def short_percent(share: float) -> str:
     """Write a share in a statement as whole percent from 10 on, in tenths below."""
     return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
@@ -103,11 +92,15 @@ def layout(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
     # What a software stack sets that no measured run of this kind had.
     unmeasured = "software" in step_prediction.extrapolations(plan.instance, layout)
     notes = dict.fromkeys(("cpu_overhead", "launch") if unmeasured else (), " (extrapolated)")
-    fast, slow = (metrics.step_seconds * days / metrics.days_to_train for days in metrics.days_to_train_interval)
-    for most, likely in ((4, ""), (None, f" (likely {fast:.3g} to {slow:.3g})")):  # 4 parts on a first screen
-        shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
-        text, few = f"Step {metrics.step_seconds:.3g} s{likely}: {shares}", most is not None
-        yield Statement("figure", "layout", text, few, short=few)
+    # Parts by falling share, but for those of up to a 2,000th; on a first screen four, and the rest in one.
+    step, parts = metrics.step_seconds, metrics.breakdown_seconds.items()
+    large = sorted(((seconds, name) for name, seconds in parts if seconds > 5e-4 * step), reverse=True)
+    named = [f"{short_percent(seconds / step)} {name_of_part(name)}{notes.get(name, '')}" for seconds, name in large]
+    rest = f"{short_percent(sum(seconds for seconds, _ in large[4:]) / step)} in {len(large[4:])} other parts"
+    first = named if len(named) <= 5 else [*named[:4], rest]
+    yield Statement("figure", "layout", f"Step {step:.3g} s: {', '.join(first)}", True, short=True)
+    fast, slow = (step * days / metrics.days_to_train for days in metrics.days_to_train_interval)
+    yield Statement("figure", "layout", f"Step {step:.3g} s (likely {fast:.3g} to {slow:.3g}): {', '.join(named)}")
     in_use = f"{memory(metrics.memory_bytes_per_gpu)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU"
     yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", True)
 
@@ -444,8 +437,18 @@ def transport(_: Plan, simulated: plan_sections.TransportFactor) -> Iterator[Sta
 
 
 def placement(_: Plan, placed: plan_sections.PlacementPlan) -> Iterator[Statement]:
-    """State how many all-reduce groups a placement keeps in one leaf domain, and the order of racks."""
-    text = groups(placed.groups, placed.groups_leaf_local, placed.lower_bound_split, placed.extra_pieces)
+    """State how many all-reduce groups a placement keeps in one leaf domain, the others' pieces, and rack order."""
+    total, local, unavoidable = placed.groups, placed.groups_leaf_local, placed.lower_bound_split
+    split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
+    verb, pieces = "s" if total == 1 else "", split + placed.extra_pieces
+    fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {pieces:,} fragments"
+    if not split:
+        text = f"{every} stay{verb} in one leaf domain{'' if total == 1 else ' each'}"
+    elif not local:
+        text = f"{every} span{verb} several leaf domains {fragments}"
+    else:
+        others = f"{split:,} span{'s' * (split == 1)} several {fragments}"
+        text = f"{local:,} of {total:,} all-reduce groups stay in one leaf domain each; {others}"
     yield Statement("figure", "placement", text, True)
     if placed.groups_cross_pod:
         text = f"{placed.groups_cross_pod:,} of {placed.groups:,} all-reduce groups cross pods"
@@ -454,19 +457,6 @@ def placement(_: Plan, placed: plan_sections.PlacementPlan) -> Iterator[Statemen
         blocks = f"{placed.blocks_by_site.get(site, 0):,} blocks of {counted(placed.block_racks, 'rack')}"
         order = "whole pipelines side by side" if stripes == 1 else f"in {stripes} stripes of stages"
         yield Statement("choice", "placement", f"{site}: {blocks}, {order}")
-
-
-def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
-    """Write, in a statement, how many all-reduce groups stay in one leaf domain, and in how many pieces others are."""
-    split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
-    verb = "s" if total == 1 else ""
-    if not split:
-        return f"{every} stay{verb} in one leaf domain{'' if total == 1 else ' each'}"
-    fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {split + extra:,} fragments"
-    if not local:
-        return f"{every} span{verb} several leaf domains {fragments}"
-    others = f"{split:,} span{'s' * (split == 1)} several {fragments}"
-    return f"{local:,} of {total:,} all-reduce groups stay in one leaf domain each; {others}"
 
 
 SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "any one link between leaf and spine"}

@@ -193,14 +193,6 @@ def changes_of(rows: Sequence[Row], x: str) -> list[str]:
     return [f"at {quantity(x, at)} {what}" for at, decisions in changes for what in decisions]
 
 
-def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
-    """Return the plotted borders half-way between neighbouring points, two at least, and as far outside the ends."""
-    at = [math.log(x) for x in xs] if logarithmic else list(xs)
-    middle = [(left + right) / 2 for left, right in pairwise(at)]
-    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
-    return [math.exp(end) for end in ends] if logarithmic else ends
-
-
 def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist", "Text"]]:
     """Draw a plot's strip of decision changes; rows by x, one an x, its scale set. Return each bar with its text."""
     lanes, texts = lanes_of(rows, x), list[tuple["Artist", "Text"]]()
@@ -212,8 +204,12 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist"
         style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
         axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
         return []
-    xs = [number(row, x) or 0.0 for row in rows]
-    edges = edges_of(xs, logarithmic=axes.get_xscale() == "log")
+    # Bands end half-way between neighbouring points, of which a lane has two at least, and as far outside the last.
+    xs, logarithmic = [number(row, x) or 0.0 for row in rows], axes.get_xscale() == "log"
+    at = [math.log(place) for place in xs] if logarithmic else xs
+    middle = [(left + right) / 2 for left, right in pairwise(at)]
+    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
+    edges = [math.exp(end) for end in ends] if logarithmic else ends
     for lane, bands in enumerate(lanes.values()):
         left = [edges[xs.index(first)] for first, _, _ in bands]
         wide = [edges[xs.index(last) + 1] - start for (_, last, _), start in zip(bands, left, strict=True)]
@@ -377,14 +373,14 @@ def tick(path: str, value: float, _: object = None) -> str:
 def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict[Any, str] | None) -> None:
     plans = [(number(row, request.x), number(row, request.y), row) for row in rows if planned(row)]
     points = [((x, y), row) for x, y, row in plans if x is not None and y is not None]
-    color = request.color
+    color, groups = request.color, list[tuple[list[Point], str, str]]()
     if color is None:
         name = "on the frontier" if request.senses else "plans"
-        _group(axes, [point for point, _ in points], request, COLOURS[0], name)
+        groups.append(([point for point, _ in points], COLOURS[0], name))
     elif shades is not None:
         for value, shade in shades.items():
-            group = [point for point, row in points if row.get(color) == value]
-            _group(axes, group, request, shade, quantity(color, value))
+            own = [point for point, row in points if row.get(color) == value]
+            groups.append((own, shade, quantity(color, value)))
     elif coloured := [(point, value) for point, row in points if (value := number(row, color)) is not None]:
         places, scale = zip(*coloured, strict=True)
         if request.senses is not None:
@@ -396,6 +392,16 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
     else:
         problem = f"has more than {len(COLOURS)} values and they are no numbers"
         raise InputError(f"--color {color}: {problem}; choose another path")
+    for group, shade, name in (group for group in groups if group[0]):
+        if request.senses is None:
+            axes.scatter(*zip(*group, strict=True), s=18, color=shade, label=name, zorder=3)
+            continue
+        best = frontier(group, request.senses)
+        if rest := [group[i] for i in sorted({*range(len(group))} - {*best})]:
+            known = "dominated" in axes.get_legend_handles_labels()[1]
+            axes.scatter(*zip(*rest, strict=True), s=14, color=GREY, label=None if known else "dominated", zorder=2)
+        on_it = zip(*(group[i] for i in best), strict=True)
+        axes.plot(*on_it, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
     without = [(number(row, request.x), why_none(row)) for row in rows if not planned(row)]
     reasons = Counter(why for _, why in without)
     style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
@@ -420,21 +426,6 @@ def why_none(row: Row) -> str:
     status = str(row.get("status") or "no status")
     why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
     return f"{status}: {why}" if why else status
-
-
-def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: str, name: str) -> None:
-    if not points:
-        return
-    if request.senses is None:
-        axes.scatter(*zip(*points, strict=True), s=18, color=shade, label=name, zorder=3)
-        return
-    front = frontier(points, request.senses)
-    rest = [point for i, point in enumerate(points) if i not in set(front)]
-    if rest:
-        known = "dominated" in axes.get_legend_handles_labels()[1]
-        axes.scatter(*zip(*rest, strict=True), s=14, color=GREY, label=None if known else "dominated", zorder=2)
-    line = zip(*(points[i] for i in front), strict=True)
-    axes.plot(*line, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
 
 
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:

@@ -53,6 +53,10 @@ class Side:
         self.value, self.usd = map(self.numbers.get, ("objective.value", "cost.total_usd"))  # None: not known
         own = self.value if self.goal == "days_to_train" else None
         self.days = self.numbers.get("layout.metrics.days_to_train", own)
+        # Cost of the idle GPUs, with their racks.
+        names = "layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"
+        used, idle, racks = (self.numbers.get(name, 0.0) for name in names)
+        self.idle_usd = racks * idle / (used + idle) if used and idle else 0.0
 
     def parts(self, front: str) -> dict[str, float]:
         """Return the numbers of a comparison's side whose names begin with `front`, by the rest of their names."""
@@ -138,16 +142,10 @@ def brings(before: Side, after: Side) -> str:
     # The budget that a goal in dollars does not spend is the saving.
     if left and after.usd and left > SMALL * after.usd and not after.goal.endswith("_usd"):
         parts.append(f"{money(left)} of the budget is not spent")
-    was, idle = idle_racks(before), idle_racks(after)
-    if after.usd and idle - was > 1e-3 * after.usd:  # less is not named
-        parts.append(f"{money(idle - was)} {'more ' if was else ''}of idle racks")
+    idle_usd = after.idle_usd - before.idle_usd
+    if after.usd and idle_usd > 1e-3 * after.usd:  # less is not named
+        parts.append(f"{money(idle_usd)} {'more ' if before.idle_usd else ''}of idle racks")
     return ", ".join(parts)
-
-
-def idle_racks(side: Side) -> float:
-    """Compute the cost in USD of the idle GPUs of a compared plan, with their racks."""
-    used, idle, racks = map(side.numbers.get, ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
-    return racks * idle / (used + idle) if used and idle and racks else 0.0
 
 
 def best(sides: Sequence[Side]) -> str:

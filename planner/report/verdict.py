@@ -87,9 +87,9 @@ def _sureness(plan: Plan) -> str:
     if objective.bound is None:
         return "No bound is proven."
     gap = objective.gap or 0.0
-    exact = gap <= PROVEN
+    exact, size = gap <= PROVEN, percent(gap) if gap >= 1e-3 else "under 0.1 %"
     if exact or (objective.name == "days_to_train" and plan.status == "optimal"):
-        less = f"Proven: no plan is faster than {days(objective.bound)} days ({_small(gap)} less)"
+        less = f"Proven: no plan is faster than {days(objective.bound)} days ({size} less)"
         sure, free = "Proven optimal" if exact else less, objective.fabric_free_bound
         # The bound over all fabrics, where they could gain more than they cost, or where that is none.
         if free is not None and objective.name == "days_to_train" and objective.value:
@@ -110,14 +110,9 @@ def _sureness(plan: Plan) -> str:
     ended = f"; {ENDED[plan.stopped]}{late}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
-    size = _small(gap)
     if objective.name == "loss" and plan.status == "optimal":
         return f"Proven: no plan comes below {bound} (gap {size}), as long as larger models take longer."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
-
-
-def _small(gap: float) -> str:
-    return percent(gap) if gap >= 1e-3 else "under 0.1 %"
 
 
 def _most_joined(plan: Plan) -> float:
@@ -146,12 +141,12 @@ def _ends(plan: Plan) -> Iterator[Statement]:
         what = " and ".join(gains or ["ties"])
         text = f"The fastest plan{found} takes {given}; this one, within {share} of that, {what}."
         yield Statement("choice", "verdict", text, True, instead=True)
-    for name, what, none in (
-        ("leaf_local", "{} of all-reduce groups whole in one leaf domain", "has more"),
-        ("simplest", "the simplest layout", "is simpler"),
+    for name, what, none, others in (
+        ("leaf_local", "{} of all-reduce groups whole in one leaf domain", "has more", "have more"),
+        ("simplest", "the simplest layout", "is simpler", "be simpler"),
     ):
         if name in ends:
-            sure = f"of plans that tie none {none}" if ends[name].proven else "others may have more"
+            sure = f"of plans that tie none {none}" if ends[name].proven else f"others may {others}"
             yield Statement("proof", "verdict", f"Within {share}: {what.format(percent(ends[name].value))}; {sure}.")
 
 

@@ -218,6 +218,25 @@ class _PageHandler(BaseHTTPRequestHandler):
                 best, bound = _in_unit(event.incumbent, event.unit), _in_unit(event.bound, event.unit)
                 line = f"{event.phase}: best {best}, bound {bound}{gap}"
             progress = {"what": running.asked_for, "elapsed": duration(running.elapsed_seconds), "line": line}
+        answers = list[dict[str, Any]]()
+        for asked in (question for question in reversed(self.questions.asked) if question is not running):
+            answers.append({"number": asked.number, "what": asked.asked_for, "error": asked.error})
+            if (plan := asked.plan) is not None:
+                goal, layout = plan.instance.objective, plan.layout
+                unit = "usd" if goal.in_dollars else "days" if goal.in_days else ""
+                answers[-1] |= {
+                    "status": status_of(plan),
+                    "good": plan.status in ("optimal", "feasible") and not plan.violations,
+                    "value": _in_unit(plan.objective.value, unit) if plan.objective.value is not None else "",
+                    "gap": "" if plan.objective.gap is None else percent(plan.objective.gap),
+                    "days": "" if layout is None else f"{layout.metrics.days_to_train:,.4g}",
+                    "capital": "" if plan.cost is None else money(plan.cost.total_usd),
+                    "layout": "" if layout is None else layout_in_short(layout),
+                    "reason": "" if plan.conflict is None else plan.conflict.reason,
+                    "took": duration(asked.elapsed_seconds),
+                    "no_curve": asked.no_curve,
+                    "curve": None if plan.curve is None else curve_table(plan.curve),
+                }
         return self.render(
             name=self.questions.instance.name,
             token=self.token,
@@ -226,7 +245,7 @@ class _PageHandler(BaseHTTPRequestHandler):
             others=sent.get("others", ""),
             curve="curve" in sent,
             running=progress,
-            answers=[_row(x) for x in reversed(self.questions.asked) if x is not running],
+            answers=answers,
         )
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
@@ -248,26 +267,6 @@ def _in_unit(value: float | None, unit: str) -> str:
     if value is None:
         return "none yet"
     return {"days": f"{value:,.4g} days", "usd": money(value)}.get(unit, f"{value:,.5g}")
-
-
-def _row(question: AskedQuestion) -> dict[str, Any]:
-    shown, plan = {"number": question.number, "what": question.asked_for, "error": question.error}, question.plan
-    if plan is None:
-        return shown
-    unit = "usd" if plan.instance.objective.in_dollars else "days" if plan.instance.objective.in_days else ""
-    return shown | {
-        "status": status_of(plan),
-        "good": plan.status in ("optimal", "feasible") and not plan.violations,
-        "value": _in_unit(plan.objective.value, unit) if plan.objective.value is not None else "",
-        "gap": "" if plan.objective.gap is None else percent(plan.objective.gap),
-        "days": "" if plan.layout is None else f"{plan.layout.metrics.days_to_train:,.4g}",
-        "capital": "" if plan.cost is None else money(plan.cost.total_usd),
-        "layout": "" if plan.layout is None else layout_in_short(plan.layout),
-        "reason": "" if plan.conflict is None else plan.conflict.reason,
-        "took": duration(question.elapsed_seconds),
-        "no_curve": question.no_curve,
-        "curve": None if plan.curve is None else curve_table(plan.curve),
-    }
 
 
 def _figures(question: AskedQuestion) -> dict[str, Any]:

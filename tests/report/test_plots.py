@@ -28,8 +28,8 @@ from planner.report.plots import (
     best_rows,
     changes_of,
     check_path,
+    draw_strip,
     draw_sweep,
-    edges_of,
     flattened,
     frontier,
     label,
@@ -176,10 +176,16 @@ def test_best_rows_take_the_asked_end() -> None:
     assert [r["y"] for r in best_rows(rows, PlotRequest("x", "y", senses=None))] == [9.0, 3.0]
 
 
-def test_edges_lie_half_way() -> None:
+@each(("scale", "xs", "edges"), [
+    ("linear", (1.0, 3.0, 4.0), [0.0, 2.0, 3.5, 4.5]), ("log", (1.0, 4.0, 16.0), [0.5, 2.0, 8.0, 32.0]),
+])  # fmt: skip
+def test_bands_meet_half_way(scale: str, xs: tuple[float, ...], edges: list[float]) -> None:
     """Bands meet half-way between points, by ratio on a logarithmic axis."""
-    assert edges_of([1.0, 3.0, 4.0]) == [0.0, 2.0, 3.5, 4.5]
-    assert edges_of([1.0, 4.0, 16.0], logarithmic=True) == pytest.approx([0.5, 2.0, 8.0, 32.0])
+    axes = Figure().add_subplot()
+    axes.set_xscale(scale)
+    bars = [bar for bar, _ in draw_strip(axes, [{X: x, "layout.zero_stage": i % 2} for i, x in enumerate(xs)], X)]
+    ends = {round(end, 9) for bar in bars for end in (bar.get_x(), bar.get_x() + bar.get_width())}
+    assert sorted(ends) == pytest.approx(edges)
 
 
 def test_nested_and_flat_rows_read_alike() -> None:

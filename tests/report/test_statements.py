@@ -17,6 +17,7 @@ from planner.errors import InputError
 from planner.instance.workload import Experts
 from planner.physics.site import cost
 from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.plan.certificate import ChoiceEnd
 from planner.plan.plan import Plan, digest
 from planner.plan.plan_sections import STEP_PARTS
 from planner.report import decisions, verdict
@@ -114,6 +115,18 @@ def test_the_verdict_says_what_is_proven() -> None:
     )
 
 
+@each(("proven", "texts"), [
+    (True, ("of plans that tie none has more.", "of plans that tie none is simpler.")),
+    (False, ("others may have more.", "others may be simpler.")),
+])  # fmt: skip
+def test_an_end_of_the_choice_says_what_others_may_be(proven: bool, texts: tuple[str, str]) -> None:
+    own = {"days_to_train": 9.0, "capital_usd": 1e6, "proven": proven}
+    values = {"goal": 9.0, "capital": 1e6, "leaf_local": 0.5, "simplest": 3.0}
+    ends = tuple(ChoiceEnd(name=name, value=value, **own) for name, value in values.items())
+    told = [x.text for x in statements(PLAN.replaced(objective__ends=ends)) if x.text.startswith("Within ")]
+    assert [text.partition("; ")[2] for text in told] == list(texts)
+
+
 def test_no_plan_says_why_and_which_rules_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is the verdict, the rules a limit; where nothing is proven no rules are told as in conflict."""
     text = summary(infeasible())
@@ -162,7 +175,9 @@ def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ..
 ])  # fmt: skip
 def test_groups_are_told_with_their_fragments(total: int, local: int, least: int, extra: int, text: str) -> None:
     """A group over three leaves is three fragments; pieces beyond one a group are what the plan counts."""
-    assert decisions.groups(total, local, least, extra) == text
+    figures = {"groups": total, "groups_leaf_local": local, "lower_bound_split": least, "extra_pieces": extra}
+    plan = PLAN.replaced(placement=PLAN.placement.replaced(**figures, groups_cross_pod=0))
+    assert said(plan, "placement", first=True) == text
 
 
 @each(("load", "n1", "text"), [
@@ -310,15 +325,24 @@ def test_rows_and_comparisons_have_the_cost_of_the_run() -> None:
     assert names.index("cost.total_usd") < names.index("run.days") < names.index("slack.budget_usd")
 
 
-def test_parts_of_a_total_stand_by_falling_share() -> None:
-    """The largest first, each with its note; parts of next to nothing are left out, whatever the unit of the total."""
-    parts = {"gemm": 60.0, "head": 9.0, "dispatch": 30.0, "router": 1.0, "residual": 1e-4}
-    notes = {"dispatch": " (hidden in part)"}
-    for unit in (1e-6, 1.0, 1e6):
-        text = decisions.shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, notes)
-        assert text == "60 % matrix products, 30 % dispatch (hidden in part), 9.0 % embedding and loss, 1.0 % router"
-        few = decisions.shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, {}, most=2)
-        assert few == "60 % matrix products, 30 % dispatch, 10 % in 2 other parts"
+@each("unit", [1e-6, 1.0, 1e6])
+def test_parts_of_a_step_stand_by_falling_share(unit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest first, each with its note; parts of next to nothing are left out, however long the step is."""
+    monkeypatch.setattr(decisions.step_prediction, "extrapolations", lambda *_: {"software": "another stack"})
+    parts = {"gemm": 60.0, "head": 9.0, "launch": 20.0, "router": 1.0, "residual": 1e-4, "attention": 7.0, "offload": 3}
+
+    def told(parts: dict[str, float]) -> list[str]:
+        figures = {"breakdown_seconds": {k: v * unit for k, v in parts.items()}, "step_seconds": 100.0001 * unit}
+        metrics = PLAN.layout.metrics.replaced(**figures)
+        plan = PLAN.replaced(layout__metrics=metrics)
+        found = [x for x in statements(plan) if x.kind == "figure" and x.text.startswith("Step ")]
+        assert [(x.first, x.short) for x in found] == [(True, True), (False, False)]
+        return [x.text.partition(": ")[2] for x in found]
+
+    four = "60 % matrix products, 20 % kernel launches (extrapolated), 9.0 % embedding and loss, 7.0 % attention"
+    assert told(parts) == [f"{four}, 4.0 % in 2 other parts", f"{four}, 3.0 % offload, 1.0 % router"]
+    del parts["router"]
+    assert told(parts) == [f"{four}, 3.0 % offload"] * 2
 
 
 @each("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])

@@ -247,3 +247,15 @@ def test_lines_of_a_terminal_that_are_no_number_are_not_read(tmp_path: Path) -> 
     sides(tmp_path, "1", "2")
     outputs = [invoke("compare", tmp_path / "rows.csv", env={"LINES": x}) for x in ("9", "²")]
     assert outputs[0].output == outputs[1].output and "(2x)" in outputs[1].output
+
+
+@each("path", ["./rows.csv", "..//{0}/rows.csv"])
+def test_a_path_with_dots_is_the_file_that_it_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """A file, and a row of it, are compared by whatever path names them."""
+    sides(tmp_path, "1", "2")
+    monkeypatch.chdir(tmp_path)
+    path = path.format(tmp_path.name)
+    assert invoke("compare", path).output == invoke("compare", "rows.csv").output
+    assert "(2x)" in invoke("compare", f"{path}#0", f"{path}#1").output

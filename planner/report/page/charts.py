@@ -15,6 +15,7 @@ from planner.units import memory
 if TYPE_CHECKING:
     import jinja2
 
+PAGE_CSS = (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")  # of all pages
 Point = tuple[float, float]  # of a drawing, in units, or of a curve
 
 
@@ -57,11 +58,6 @@ class Headline(NamedTuple):
     at: float
 
 
-def style() -> str:
-    """Return the style sheet of all pages, as CSS."""
-    return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
-
-
 def template(command: str, name: str) -> "jinja2.Template":
     """Return a page's HTML template by its path in the package. InputError: jinja2 is not installed for a command."""
     with needed(command, "jinja2", "report"):
@@ -69,7 +65,7 @@ def template(command: str, name: str) -> "jinja2.Template":
     loader = jinja2.PackageLoader("planner", "")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.globals["style"] = style()
+    environment.globals["style"] = PAGE_CSS
     environment.tests["figure"] = lambda value: isinstance(value, PageFigure)
     environment.tests["picture"] = lambda value: isinstance(value, Picture)
     return environment.get_template(name)
@@ -166,8 +162,13 @@ class ChartAxis(NamedTuple):
     log: bool = False
 
 
-def even_marks(low: float, high: float) -> list[float]:
-    """Return round axis marks of a chart, with even steps that span a range."""
+def marks_over(low: float, high: float, *, log: bool = False) -> list[float]:
+    """Return round axis marks of a chart that span a range: in even steps, or 1, 2 and 5 times powers of ten."""
+    if log:
+        powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+        marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+        inside = [mark for mark in marks if low < mark < high]
+        return [max(mark for mark in marks if mark <= low), *inside, min(mark for mark in marks if mark >= high)]
     width = high - low or abs(high) or 1.0
     scale = 10.0 ** math.floor(math.log10(width / MARKS))
     step = next((scale * nice for nice in NICE if width / (scale * nice) <= MARKS), scale * 10)
@@ -175,21 +176,13 @@ def even_marks(low: float, high: float) -> list[float]:
     return [count * step for count in range(first, max(last, first + 1) + 1)]
 
 
-def log_marks(low: float, high: float) -> list[float]:
-    """Return logarithmic axis marks: 1, 2 and 5 times powers of ten, from at or below `low` to at or above `high`."""
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
-    marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
-    inside = [mark for mark in marks if low < mark < high]
-    return [max(mark for mark in marks if mark <= low), *inside, min(mark for mark in marks if mark >= high)]
-
-
 def curve(alt: str, lines: Sequence[ChartLine], chosen: Point, x_axis: ChartAxis, y_axis: ChartAxis) -> str:
     """Draw a chart of lines with the chosen point, marked axes and, where there are several, their names below."""
     xs = [x for line in lines for x, _ in line.points] + [chosen[0]]
     ys = [y for line in lines for _, y in line.points] + [chosen[1]]
     left, right = min(xs), max(xs)
-    y_marks = (log_marks if y_axis.log else even_marks)(min(ys), max(ys))
-    x_marks = x_axis.marks or (log_marks if x_axis.log else even_marks)(left, right)
+    y_marks = marks_over(min(ys), max(ys), log=y_axis.log)
+    x_marks = x_axis.marks or marks_over(left, right, log=x_axis.log)
     x_marks = [mark for mark in x_marks if left <= mark <= right]
     place, high = math.log if x_axis.log else float, math.log if y_axis.log else float
 
@@ -338,7 +331,7 @@ def schedule(name: str, layout: LayoutPlan) -> str:
                     drawn.append(rect(at, foot, width, STAGE_BAR * part, STAGE_SHADES[name_of_bar], tip))
             at += width
     y = 2 + len(chosen) * STAGE_STEP
-    for mark in (mark for mark in even_marks(0.0, metrics.step_seconds) if mark <= metrics.step_seconds):
+    for mark in (mark for mark in marks_over(0.0, metrics.step_seconds) if mark <= metrics.step_seconds):
         at = SCHEDULE_LEFT + mark * scale
         anchor = "end" if at > WIDTH - 16 else "middle"
         drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]

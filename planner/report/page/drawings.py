@@ -23,7 +23,7 @@ from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_c
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Site
 from planner.report.decisions import TIER_NAMES
-from planner.report.page.charts import WIDTH, Point, drawing, el, line, path, rect, shown, style, text, width_of
+from planner.report.page.charts import PAGE_CSS, WIDTH, Point, drawing, el, line, path, rect, shown, text, width_of
 from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.
@@ -131,8 +131,8 @@ class DrawnLinks(NamedTuple):
 
 def fabric_svg(built: BuiltFabric) -> Iterator[str]:
     """Draw a site's fabric as an SVG file of its own, in the light colours of pages."""
-    colours = dict(re.findall(r"--(\w+): (#\w+)", style().partition("}")[0]))
-    rules = "\n".join(line for line in style().splitlines() if line.startswith("svg "))
+    colours = dict(re.findall(r"--(\w+): (#\w+)", PAGE_CSS.partition("}")[0]))
+    rules = "\n".join(line for line in PAGE_CSS.splitlines() if line.startswith("svg "))
     css = re.sub(r"var\(--(\w+)\)", lambda match: colours[match[1]], rules)
     paper = el("rect", width="100%", height="100%", fill=colours["paper"])
     drawn = fabric_tiers(built).replace("<svg ", f'<svg width="{2 * WIDTH:.0f}" ', 1)

@@ -1,6 +1,5 @@
 """The HTML page of one plan or several: blocks of a plan's sections, and every figure of the plan in tables."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
@@ -123,8 +122,11 @@ def _unopened(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, tuple[str, .
         yield most, node.id, (amount(most) if limits else "not limited", limit or "-", why)
 
 
-def schedules(plan: Plan) -> Shown:
-    """Show on a plan's page the pipeline schedule of the layout, or of each pool's."""
+def how_a_step_runs(plan: Plan) -> Shown:
+    """Show on a plan's page the pipeline schedule of the layout or of each pool's, and its stages' memory against HBM.
+
+    A layout that contradicts itself has no memory by stage.
+    """
     pools = {f"{name}: ": layout for name, layout in plan.pools.layouts.items()} if plan.pools else {}
     for name, layout in ({"": plan.layout} if plan.layout else pools).items():
         parts = layout.metrics.breakdown_seconds
@@ -133,39 +135,29 @@ def schedules(plan: Plan) -> Shown:
         of = f"{stages}, {counted(layout.microbatches_per_step, 'micro-batch')} a replica"
         caption = f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
         yield charts.Picture(charts.schedule(name, layout), caption)
-
-
-def memory_of_stages(plan: Plan) -> Shown:
-    """Show on a plan's page the memory of the layout's stages against HBM."""
-    layout = plan.layout
-    if layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(layout)):
+    if plan.layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(plan.layout)):
         return
-    sizes = memory_by_stage(machine_of(plan.instance), strategy_of(layout))
-    parts = {name: size.tolist() for name, size in sizes.items()}
+    layout = plan.layout
+    sizes = {k: x.tolist() for k, x in memory_by_stage(machine_of(plan.instance), strategy_of(layout)).items()}
     recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
     in_memory: list[charts.StageMemory] = []
     for stage, layers in enumerate(layout.layers_per_stage):
-        own = {name: size[stage] for name, size in parts.items() if size[stage] > 0}
+        own = {name: size[stage] for name, size in sizes.items() if size[stage] > 0}
         in_memory.append((layers, recomputed[stage] if recomputed else 0, own))
     limit = layout.metrics.memory_limit_bytes
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
     yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {decisions.recomputes(plan, layout)}.")
 
 
-def days_of_parts(plan: Plan) -> Shown:
-    """Show on a plan's page the parts that its days add up from, as a waterfall."""
-    rows = decisions.days_by_part(plan)
-    if rows:
+def days_money_and_power(plan: Plan) -> Shown:
+    """Show on a plan's page days by part as a waterfall, capital by part with its budget, and power by site."""
+    if rows := decisions.days_by_part(plan):
         shades = dict.fromkeys(STEP_PARTS, EXCHANGE) | SHADES
         bars = [(row, SUM if row.is_sum else shades.get(row.name, LOST)) for row in rows]
         alt = "Days of steps and days on a calendar"
         svg = charts.waterfall(alt, bars, lambda days: decisions.shown_days(rows[-1].days, days))
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
         yield charts.Picture(svg, f"{DAYS}{lost}.")
-
-
-def capital_and_power(plan: Plan) -> Shown:
-    """Show on a plan's page the capital by part, against its budget, and the power by site, all against its limit."""
     cost, budget = plan.cost, plan.instance.limits.budget_usd
     if cost is not None:
         parts = {plain(part): usd for part, usd in sorted(cost.capex_usd.items(), key=lambda item: -item[1]) if usd}
@@ -182,9 +174,9 @@ def capital_and_power(plan: Plan) -> Shown:
     limit = (most, "limit") if most else None
     loads = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
     totals = {name: sum(site[name] for site in loads.values()) for name in ("IT", "overhead")}
-    rows = [*((name, load, None) for name, load in loads.items()), ("all sites", totals, limit)]
-    rows = rows if len(sites.sites) > 1 or limit else rows[:1]
-    svg = charts.stacked("Facility power by site", rows, charts.colours(("IT", "overhead")), power)
+    by_site = [*((name, load, None) for name, load in loads.items()), ("all sites", totals, limit)]
+    by_site = by_site if len(sites.sites) > 1 or limit else by_site[:1]
+    svg = charts.stacked("Facility power by site", by_site, charts.colours(("IT", "overhead")), power)
     yield charts.Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
 
 
@@ -246,7 +238,7 @@ def stops(plan: Plan) -> Shown:
         yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
         racks = sum(reliability.spare_racks_by_site.values())
-        marks = [mark for mark in charts.even_marks(0, max(dict(points))) if mark == round(mark)]
+        marks = [mark for mark in charts.marks_over(0, max(dict(points))) if mark == round(mark)]
         line = charts.ChartLine("", [(float(spares), share) for spares, share in points], 0)
         x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
         alt = f"Time that trains by spare racks: the plan has {percent(useful)} with {counted(racks, 'rack')}"
@@ -374,15 +366,15 @@ def _text(path: str, value: Any) -> str:
 
 
 # Pictures and tables by title, in the order of the page.
-BLOCKS: dict[str, tuple[Callable[[Plan], Shown], ...]] = {
-    "Where": (where,),
-    "How a step runs": (schedules, memory_of_stages),
-    "Days, money and power": (days_of_parts, capital_and_power),
-    "Money against days": (money_against_days,),
-    "Fabric": (fabric,),
-    "Stops, checkpoints and spares": (stops,),
-    "Years that may come": (scenarios,),
-    "The best model for the deadline": (model,),
+BLOCKS: dict[str, Callable[[Plan], Shown]] = {
+    "Where": where,
+    "How a step runs": how_a_step_runs,
+    "Days, money and power": days_money_and_power,
+    "Money against days": money_against_days,
+    "Fabric": fabric,
+    "Stops, checkpoints and spares": stops,
+    "Years that may come": scenarios,
+    "The best model for the deadline": model,
 }
 
 
@@ -422,7 +414,6 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
     rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
     return {
         "name": name,
-        "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
         "status": status_of(plan),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
@@ -436,7 +427,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
             ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
             ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
         ],
-        "blocks": {title: [shown for part in parts for shown in part(plan)] for title, parts in BLOCKS.items()},
+        "blocks": {title: list(part(plan)) for title, part in BLOCKS.items()},
         "reported": by_section(reported),
         "tables": list(tables(plan)),
     }

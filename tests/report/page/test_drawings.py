@@ -16,7 +16,7 @@ from planner.report.decisions import DaysPart
 from planner.report.page import charts
 from planner.report.page.charts import HIGH, WIDTH, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, labels, plan_map
-from planner.report.page.page import BLOCKS, days_of_parts, memory_of_stages, schedules, stops, where
+from planner.report.page.page import days_money_and_power, how_a_step_runs, stops, where
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 BARS = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')
@@ -89,9 +89,9 @@ def test_pools_have_a_schedule_each() -> None:
         "days_to_train_interval": (0.9, 1.2), "certificate": plan.layout.certificate.model_dump(mode="json"),
     }  # fmt: skip
     both = edited(plan, layout=None, pools=pools)
-    assert [p.caption.split(":")[0] for p in schedules(both)] == ["a", "b"]
+    assert [p.caption.split(":")[0] for p in how_a_step_runs(both)] == ["a", "b"]
     assert 'data-path="pools.step_seconds" value="2.0"' in page_of(both).split("<h3>Where")[0]
-    assert [shown for part in BLOCKS["How a step runs"] for shown in part(infeasible())] == []
+    assert list(how_a_step_runs(infeasible())) == []
 
 
 def test_memory_of_stages_is_to_scale_and_merged() -> None:
@@ -112,17 +112,18 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
 @each("choice", ["full", "selective"])
 def test_the_fullest_stage_is_the_plans(choice: str) -> None:
     """The highest bar holds what the plan says of its worst GPU; layers that run again are named under full alone."""
-    (picture,) = memory_of_stages(edited(small(), layout__recompute=choice))
+    _, picture = how_a_step_runs(edited(small(), layout__recompute=choice))
     assert ("recomputed;" in picture.svg) == (choice == "full")
     plan = small()
-    (picture,) = memory_of_stages(plan)
+    _, picture = how_a_step_runs(plan)
     assert f"fullest {plan.layout.metrics.memory_bytes_per_gpu / 1e6:,.3g} MB" in picture.svg
 
 
 def test_a_layout_that_contradicts_itself_has_no_memory_by_stage() -> None:
     """A plan that names more stages than it lists is drawn without it, and at once."""
     plan = edited(small(), layout__pipeline_parallel=10**9, layout__layers_per_stage=[2, 3])
-    assert len(list(schedules(plan))) == 1 and list(memory_of_stages(plan)) == []
+    (picture,) = how_a_step_runs(plan)
+    assert "Schedule of one step" in picture.svg
 
 
 def why(plan: object) -> dict[str, tuple[str, ...]]:
@@ -176,7 +177,7 @@ def test_the_map_tells_lit_spans_from_those_for_cuts() -> None:
 @each("plan", [small(), small(workload__availability=0.8), failing("elastic")])
 def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
     """Each bar begins where the one before it ends, sums begin at 0, and the last is the plan's days to train."""
-    (picture,) = days_of_parts(plan)
+    picture, *_ = days_money_and_power(plan)
     bars = [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(picture.svg) if h == "13"]
     sums = [b for b in bars if b[2] == "rest"]
     m = plan.layout.metrics
@@ -190,7 +191,7 @@ def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
 def test_bars_of_days_are_coloured_by_what_they_are() -> None:
     """Compute, exchanges, idle parts and what stops take have a colour each, as the words below the bars say."""
     plan = failing("restart", "elastic")
-    (picture,) = days_of_parts(plan)
+    picture, *_ = days_money_and_power(plan)
     colours = {tip.partition(":")[0]: c for *_, c, tip in RECT.findall(picture.svg)}
     lost = [name for name, days in plan.reliability.lost_days.items() if days]
     kinds = {"c0": ("compute",), "c4": ("pipeline bubble", "host"), "c1": tuple(lost)}
@@ -278,7 +279,7 @@ def test_without_checkpoints_there_is_no_chart_of_intervals() -> None:
 @each(("low", "high"), [(0.0, 0.4), (0.858, 0.962), (0.9987, 0.9991), (0.5, 0.5), (0, 812)])
 def test_marks_span_the_range(low: float, high: float) -> None:
     """Marks have even round steps, a handful of them, from no more than the lowest to no less than the highest."""
-    marks = charts.even_marks(low, high)
+    marks = charts.marks_over(low, high)
     assert marks[0] <= low + 1e-12 and marks[-1] >= high - 1e-12
     assert 2 <= len(marks) <= 7
     steps = [b - a for a, b in pairwise(marks)]

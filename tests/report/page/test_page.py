@@ -166,10 +166,17 @@ def test_plans_side_by_side() -> None:
     assert {p for p, _, _ in Figures(html).figures} == {0, 1, 2}
     assert html.count('<section class="plan"') == 3
     head = html.split("<main")[0]
-    assert 'href="#plan-plan-1"' in head
+    assert re.findall(r'href="#([^"]+)"', head) == re.findall(r'<section class="plan" id="([^"]+)"', html)
     assert head.index("trains in 99.0 days") < head.index("<caption>Plans side by side</caption>")
     assert head.index("No plan: the grid is too small") < head.index("<caption>")
     assert "99.0 days; likely" in head and '<th scope="row" role="rowheader" data-label="">limits</th>' in head
+
+
+@each("names", [("a.b", "a-b"), ("計画", "план")])
+def test_each_plan_has_a_place_of_its_own_on_the_page(names: tuple[str, str]) -> None:
+    """Names that differ in other signs than Latin letters and digits alone led to the first plan."""
+    html = report_page([(name, small()) for name in names], MADE)
+    assert len(set(re.findall(r'<section class="plan" id="([^"]+)"', html))) == 2
 
 
 def test_one_plan_alone_is_compared_with_none(monkeypatch: pytest.MonkeyPatch) -> None:
