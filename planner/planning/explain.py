@@ -283,6 +283,7 @@ class _Questions:
     unasked: list[str] = field(default_factory=list)
     looser: list[Change] = field(default_factory=list)  # that loosen a rule of sites or fabrics; asked together first
     together: "_Answer | None" = None  # the answer to that
+    own: Column | None = None  # of the plan, once the first question is asked
 
     def __post_init__(self) -> None:
         layout, own, goal = self.plan.layout, self.plan.objective, self.plan.instance.objective
@@ -317,19 +318,23 @@ class _Questions:
     def _ask(
         self, instance: Instance, options: Options, without: dict[str, Any] | None = None, floor: float = 0.0
     ) -> "_Answer":
-        layout, known = self.plan.layout, sorted(self.plans, key=lambda x: x[0])
+        layout = self.plan.layout
+        if self.own is None and layout is not None:
+            # Sites and fabrics of the plan's question serve most of the others.
+            question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
+            cache = self.cache if self.cache.question is None else replace(self.cache)
+            self.own = column_of(layout, _quietly(replace(options, time_limit=None), cache).world(question))
+        known = [self.own, *(x.column for *_, x in sorted(self.plans, key=lambda x: x[0]))]
 
         def first(world: World) -> Column | None:
             """Return the column to price first: the explained plan's, or the best known other's, if in this space."""
-            own = None if layout is None else column_of(layout, world)
-            return own or next((c for *_, x in known if (c := column_like(x.column, world)) is not None), None)
+            return next((c for x in known if x is not None and (c := column_like(x, world)) is not None), None)
 
-        if self.cache.question is None:  # sites and fabrics of the plan's question serve most of the others
-            question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
-            _quietly(replace(options, time_limit=None), self.cache).world(question)
         same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
-        return _answer(instance, _quietly(options, same, first=first, first_replicas=replicas, floor=floor), without)
+        near = self.own if without else None
+        how = _quietly(options, same, first=first, first_replicas=replicas, near=near, floor=floor)
+        return _answer(instance, how, without)
 
     def _known_or_asked(self, name: str, x: Variant, floor: float = 0.0, gap: float | None = None) -> "_Answer | None":
         """Return the answer to an explanation's question, or to all looser ones if that settles it; None: no time."""

@@ -38,6 +38,7 @@ from planner.solvers.signals import Deadline, OutOfTimeError
 
 POINTS = 9  # of a curve at most, the plan that it is drawn around among them
 STEP = 1.5  # from the size of a plan down to that of the next question
+MOST_WORK = 3_500_000  # rows and nodes of all questions, after which no other is asked
 WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
@@ -70,7 +71,7 @@ class BudgetQuestions:
     def run(self, most: float) -> Iterator[PricedPoint]:
         """Ask the curve's questions at less and less money, then in the widest gaps; yield the plans of the answers."""
         tried: set[float] = set()
-        while len(self.front()) < most and self.work < 1_000_000:
+        while len(self.front()) < most and self.work < MOST_WORK:
             size = next((size for size in self._sizes() if size not in tried), None)
             if size is None:
                 return

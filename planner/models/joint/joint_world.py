@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress, product
+from itertools import product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -27,7 +28,7 @@ from planner.physics.recovery import Upkeep, lanes_to_choose
 from planner.physics.site import cost
 from planner.physics.training.layer_time import LayerTimes, days_of
 from planner.physics.training.operations import LayerShape
-from planner.physics.training.parallel_strategy import shape_values
+from planner.physics.training.parallel_strategy import SHAPE_FIELDS
 from planner.plan.certificate import Status
 from planner.solvers.signals import Deadline
 
@@ -266,9 +267,11 @@ class World:
                 cache.timed[shape] = one
                 cache.cut[degrees] = strategies_of(replace(one, problem=problem, recomputes=recomputes))
             found += cache.cut[degrees]
-        if cache.without:
-            every = [shape_values(s.shape) | {"schedule": s.order} for s in found]
-            found = list(compress(found, (all(map(self.allows, x, x.values())) for x in every)))
+        for path in cache.without:
+            name = path.removeprefix("layout.")
+            if name == "schedule" or name in SHAPE_FIELDS:
+                of = attrgetter("order" if name == "schedule" else f"shape.{SHAPE_FIELDS[name]}")
+                found = [s for s in found if self.allows(name, of(s))]
         cache.listed = found if count is None else cache.listed
         return found
 

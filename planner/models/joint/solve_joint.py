@@ -50,6 +50,7 @@ class Solving:
     cache: JointCache = field(default_factory=JointCache)
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
+    near: Column | None = None  # of a plan that the question leaves out, where no column to price first is known
     floor: float = 0.0  # days or dollars that no plan is below, as a question with all of its plans says
 
     @property
@@ -348,6 +349,7 @@ def solve_joint_cost(
         end_gap=solving.options.gap or 0.0,
         progress=solving.progress,
         first=None if solving.first is None else solving.first(world),
+        near=solving.near,
         known_floor=solving.floor,
     )
     found = least_capital_plan(goal, days=days)

@@ -136,6 +136,7 @@ LAYOUT_KEYS = {  # of the `layout` section, where formulas use a shorter name
     "micro_batches": "microbatches_per_step",
     "tensor_inner": "tensor_parallel_inner",
 }
+SHAPE_FIELDS = {LAYOUT_KEYS.get(f.name, f.name): f.name for f in fields(LayerShape)}  # by the keys of that section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +257,7 @@ def strategy_of(layout: LayoutPlan | Mapping[str, Any]) -> ParallelStrategy:
 
 def shape_values(shape: LayerShape) -> dict[str, Any]:
     """Return a strategy's layer shape by the keys of the `layout` section, and whether experts' exchange overlaps."""
-    return {LAYOUT_KEYS.get(f.name, f.name): getattr(shape, f.name) for f in fields(shape)}
+    return {key: getattr(shape, name) for key, name in SHAPE_FIELDS.items()}
 
 
 def layout_values(strategy: ParallelStrategy) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ SAMPLED = 40  # strategies that are looked at, of all in the order of their boun
 NEIGHBOURS = 4  # strategies a choice away from that of a plan, in which a faster one is sought
 CLIMBED = 300  # strategies from the best of which faster ones are sought
 ALMOST = 1.15  # times the least time on a free network, up to which the fastest of a strategy is priced too
+NEAREST = 40  # strategies a choice away from that of a plan that a question leaves out
 STARTS = 4  # the fastest strategies, from which others are a choice away
 LOOKED = 300_000  # pipelines, after which no more are sought
 LIKELY_STAGES = 6  # numbers of stages of a strategy under a ZeRO stage that are looked at
@@ -177,7 +179,14 @@ def climb(goal: Goal, column: Column) -> None:
 
 def _a_choice_away(world: World, own: Strategy) -> Iterator[Strategy]:
     here = _choices(own)
-    yield from (s for s in world.strategies() if sum(x != y for x, y in zip(_choices(s), here, strict=True)) == 1)
+    yield from (s for s in world.strategies() if sum(map(ne, _choices(s), here)) == 1)
+
+
+def nearest(goal: Goal, column: Column) -> list[Strategy]:
+    """Return the strategy of a column, where a question has it, and the likeliest ones a choice away from it."""
+    here = _choices(column.strategy)
+    own = [s for s in goal.world.strategies() if _choices(s) == here]
+    return own + heapq.nsmallest(NEAREST, _a_choice_away(goal.world, column.strategy), key=goal.strategy_usd)
 
 
 def _choices(s: Strategy) -> tuple[Any, ...]:
@@ -323,11 +332,11 @@ def least_usd(goal: CapitalGoal, column: Column) -> float:
     return min(bounds, default=math.inf)
 
 
-def cheap_columns(goal: CapitalGoal) -> Iterator[tuple[float, Column]]:
-    """Yield (floor of capital, column) for cheap first plans, of sampled strategies, that meet the cutoff."""
+def cheap_columns(goal: CapitalGoal, strategies: Iterable[Strategy]) -> Iterator[tuple[float, Column]]:
+    """Yield (floor of capital, column) for cheap first plans, of some strategies, that meet the cutoff."""
     # The first of them comes at once, so that there is a plan before all of them are timed; then those of least floor.
     found: list[tuple[float, int, Ranges]] = []
-    for _, s in sampled(goal, MANY_SAMPLED):
+    for s in strategies:
         goal.tick()
         for any_stage, zero in itertools.product(
             goal.first_ranges(table_of(goal.world, s)), _likely_zeros(goal.world, s)

@@ -16,7 +16,17 @@ import numpy as np
 from planner.models.joint.joint_world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
 from planner.models.joint.search.capital_floor import CapitalGoal
 from planner.models.joint.search.fewest_days import FewestDays, described
-from planner.models.joint.search.first_plans import CLIMBED, cheap_columns, climb, grown, least_usd, rescaled
+from planner.models.joint.search.first_plans import (
+    CLIMBED,
+    MANY_SAMPLED,
+    cheap_columns,
+    climb,
+    grown,
+    least_usd,
+    nearest,
+    rescaled,
+    sampled,
+)
 from planner.models.joint.search.goal import Key, KnownShape, OpenShape, Ranges
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch
 from planner.models.joint.shapes.fastest_plan import fastest
@@ -53,6 +63,7 @@ class LeastCapital(CapitalGoal):
     bound: float = 0.0  # on the capital of every plan
     known_floor: float = 0.0  # capital that no plan is below, as is known from elsewhere: the search ends at it
     first: Column | None = None  # of a plan at hand, priced before any other
+    near: Column | None = None  # of a plan that the question leaves out: the best is likely a choice away
 
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.world.budget)
@@ -101,12 +112,17 @@ class LeastCapital(CapitalGoal):
             self._try(0.0, self.first)
         if self.incumbent is not None or not self.seeks_cheap:
             return
-        self.seeks = True
-        for usd, column in cheap_columns(self):
+        if self.near is None or not self._seek_among(nearest(self, self.near)):
+            self.seeks = True
+            self._seek_among([s for _, s in sampled(self, MANY_SAMPLED)])
+
+    def _seek_among(self, strategies: list[Strategy]) -> bool:
+        for usd, column in cheap_columns(self, strategies):
             self.tick()
             if self.incumbent is not None and usd >= self.incumbent.capital_usd:
-                return
+                break
             self._try(usd, column)
+        return self.has_plan
 
     def all_open(self) -> None:
         """Seek plans of less capital than the first: the fastest for less money, while they meet the deadline."""
