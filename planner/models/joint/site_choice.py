@@ -189,11 +189,6 @@ class Sites:
         self.data = replace(self.data, instance=self.instance, scenarios=years)
 
     @property
-    def counts_power(self) -> bool:
-        """Whether a site's fabric power is load in addition to that of the racks."""
-        return self.instance.network is not None and not self.instance.hardware.overhead_includes_fabric
-
-    @property
     def designed(self) -> bool:
         """Whether the fibre between chosen sites is designed, not priced pair by pair of sites."""
         return self.data.wan.designed
@@ -364,12 +359,13 @@ class Sites:
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's fabric at any site, `rails` GPUs cabled, if it counts."""
-        return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.counts_power else 0.0
+        return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.data.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:
         """Price in USD of a site's building and interconnection for a MW of fabric, if its power counts."""
-        return 1e6 * self.data.load_musd * self.data.hardware.facility_overhead_factor if self.counts_power else 0.0
+        overhead = self.data.hardware.facility_overhead_factor if self.data.counts_power else 0.0
+        return 1e6 * self.data.load_musd * overhead
 
     def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none."""
@@ -377,7 +373,7 @@ class Sites:
             circuit = replace(circuit, stage_bytes=0.0)
         fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
         without_fabrics = tuple(self.part(p.blocks, p.racks) for p in parts)
-        if self.counts_power or len(set(without_fabrics)) < len(set(parts)):
+        if self.data.counts_power or len(set(without_fabrics)) < len(set(parts)):
             return self._placed(parts, circuit)
         # The power of fabrics changes no choice, so each part takes its cheapest, and its site is that without fabric.
         found = self._placed(without_fabrics, circuit)
@@ -394,7 +390,7 @@ class Sites:
 
     def part(self, blocks: int, racks: int, mw: float = 0.0) -> SitePart:
         """Return a site question's part with free fabric, for any column with its racks if no blocks are pinned."""
-        fabrics = ((0.0, mw if self.counts_power else 0.0),)
+        fabrics = ((0.0, mw if self.data.counts_power else 0.0),)
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
@@ -427,10 +423,7 @@ class Sites:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
             pairs = {p: float(self.fibre.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self.fibre.pairs}
-        kinds, power = _kinds(parts), self.counts_power
-        return SiteQuestion(
-            data=self.data, kinds=kinds, circuit=circuit, pair_usd=pairs, designs=designs, counts_power=power
-        )
+        return SiteQuestion(data=self.data, kinds=_kinds(parts), circuit=circuit, pair_usd=pairs, designs=designs)
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         key = parts, circuit

@@ -64,6 +64,11 @@ class SplitData:
         return cost.facility_mw(self.hardware, self.module_racks)
 
     @property
+    def counts_power(self) -> bool:
+        """Whether the power of a site's fabric is load of the split in addition to that of the racks."""
+        return self.instance.network is not None and not self.hardware.overhead_includes_fabric
+
+    @property
     def new_circuits(self) -> dict[str, int]:
         """Return the most circuits that can be built in each corridor of the split's grid."""
         return {name: line.max_circuits for name, line in self.corridors.items() if isinstance(line, NewLine)}
@@ -111,7 +116,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
                 remedy = 'give it, set "site": false, or choose the reading "capacity_n1"'
                 need = f"missing for {node.id!r}; the explicit interconnect rule needs it"
                 raise InputError(f"grid.nodes[{i}].interconnect_mw: {need}: {remedy}")
-    candidates = _candidates(grid)
+    candidates = {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
     lines: list[Line | NewLine] = [*grid.lines, *grid.new_lines]
     corridors = {line.id: line for line in sorted(lines, key=lambda line: line.id)}
     graph = nx.MultiGraph()
@@ -144,10 +149,6 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     return replace(data, scenarios={scenario.name: _in_scenario(data, scenario) for scenario in by_name})
 
 
-def _candidates(grid: Grid) -> dict[str, PowerNode]:
-    return {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
-
-
 def _in_scenario(data: SplitData, scenario: Scenario) -> SplitData:
     """Return the split's data with a grid scenario's figures in place of the grid's; its cuts are its own."""
     areas = {
@@ -158,10 +159,11 @@ def _in_scenario(data: SplitData, scenario: Scenario) -> SplitData:
         for area in data.authorities.values()
     }
     feed = scenario.generation_mw
-    nodes = tuple(node.replaced(generation_mw=feed.get(node.id, node.generation_mw)) for node in data.grid.nodes)
-    grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=nodes, scenarios=())
+    nodes = {x.id: x.replaced(generation_mw=feed.get(x.id, x.generation_mw)) for x in data.grid.nodes}
+    grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=tuple(nodes.values()), scenarios=())
+    candidates = {site: nodes[site] for site in data.candidates}
     network = None if data.network is None else replace(data.network, grid=grid, pool={}, contingencies={})
-    return replace(data, grid=grid, candidates=_candidates(grid), authorities=areas, network=network)
+    return replace(data, grid=grid, candidates=candidates, authorities=areas, network=network)
 
 
 def rack_musd(data: SplitData) -> float:

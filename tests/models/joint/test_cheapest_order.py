@@ -41,7 +41,8 @@ class Tabled(CheapestSearch):
         self.usd = dict(zip(self._rtts, np.minimum.accumulate(usd).tolist(), strict=True))
         self.need = dict(zip(self._rtts, sorted(r.randint(1, 8) for _ in self._rtts), strict=True))
         self.slope, self.level = r.choice([0.0, 10.0, 150.0]), SlowdownLevel(1.0, 1.0, r.choice([0.0, 50.0]))
-        self.shape_problem = SimpleNamespace(racks=1)  # type: ignore[assignment]
+        self.shape_problem = SimpleNamespace(racks=1, world=SimpleNamespace(sites=self))  # type: ignore[assignment]
+        self.cutoff = math.inf
         self.slack, self.shared = r.choice([0.0, 30.0, 200.0]), set[tuple[int, float]]()
         self.fewest = r.randint(1, self.need[self._rtts[0]])
         self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}  # type: ignore[assignment]
@@ -89,10 +90,10 @@ class Tabled(CheapestSearch):
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:  # noqa: ARG002
         return False
 
-    def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
-        usd = self.price(c.waves, rtt) + c.level.usd
+    def _as_built(self, c: NetworkCandidate, most: float, latest: float) -> JointPlan | None:  # noqa: ARG002
+        usd = self.price(c.wavelengths, c.rtt_ms) + c.level.usd
         nothing: dict[str, Any] = dict.fromkeys(x.name for x in fields(JointPlan))
-        return None if math.isinf(usd) else JointPlan(**nothing | {"capital_usd": usd})
+        return None if math.isinf(usd) else JointPlan(**nothing | {"seconds": latest, "capital_usd": usd})
 
 
 @pytest.mark.parametrize("asked", [0, 1, 4])
@@ -211,6 +212,16 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> F
     return FastestSearch(shape_problem=shape_problem, cutoff=math.inf)
 
 
+def refused(search: FastestSearch, waves: int, rtt: float) -> list[float]:
+    """Return what $10,000 refused at some wavelengths and a round trip says of every number of wavelengths."""
+    level = SlowdownLevel(1.0, 1.0, 0.0)
+    search.asked[level] = [(waves, rtt, 10_000.0)]
+    # What is known without the refusal is nothing.
+    search._lower_bounds = lambda _: np.zeros(5 if search.shape_problem.several else 1)  # type: ignore[method-assign]
+    assert not search._totals(level, rtt + 1.0).any()  # a longer round trip may cost less
+    return [float(x) for x in search._totals(level, rtt)]
+
+
 # Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
 BY_FIBRE = [4_800, 9_900, 10_000, 10_100, 10_200]
 
@@ -225,7 +236,7 @@ BY_FIBRE = [4_800, 9_900, 10_000, 10_100, 10_200]
 )
 def test_what_a_refusal_says_of_other_wavelengths(gateway: bool | None, designed: bool, found: list[int]) -> None:
     """Refused $10,000 at two wavelengths and 5 ms, which is 500 km: nothing of fewer with gateways."""
-    assert bounds(gateway=gateway, designed=designed)._refused_at(2, 5.0, 10_000.0).tolist() == found
+    assert refused(bounds(gateway=gateway, designed=designed), 2, 5.0) == found
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -252,7 +263,7 @@ def test_known_prices_bound_the_others(seed: int) -> None:
 
 def test_one_site_has_one_bound() -> None:
     """Without fibre a refusal is of the one plan that there is."""
-    assert bounds(gateway=True, sites=1)._refused_at(0, 0.0, 10_000.0).tolist() == [10_000]
+    assert refused(bounds(gateway=True, sites=1), 0, 0.0) == [10_000]
 
 
 @each(("known", "round_trips", "sites", "tried"), [

@@ -53,6 +53,11 @@ class ShapeProblem:
         return len(self.shape.blocks) > 1
 
     @property
+    def designed(self) -> bool:
+        """Whether the fibre between the sites of a shape is designed, not priced pair by pair of sites."""
+        return self.several and self.world.sites is not None and self.world.sites.designed
+
+    @property
     def has_gateways(self) -> bool:
         """Whether the fabric of a site where fibre may end has a WAN gateway."""
         network = self.world.problem.instance.network
@@ -366,7 +371,7 @@ def built(
     if split is None:
         raise RuntimeError("joint: a column that was timed cannot be split")
     capital = q.world.owned_usd + sum(t.usd for t in templates.values())
-    if placed is not None and placed.circuit is not None and q.world.sites is not None and not q.world.sites.designed:
+    if placed is not None and placed.circuit is not None and not q.designed:
         # The cheapest sites within a round trip are the cheapest within their own, which is what the plan claims.
         placed = replace(placed, circuit=replace(placed.circuit, max_rtt_ms=placed.rtt_ms))
     return JointPlan(

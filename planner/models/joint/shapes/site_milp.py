@@ -42,7 +42,7 @@ def stated(q: SiteQuestion, *, loose: bool = False, racks: int | None = None) ->
         limits["max_modules"] = modules if pins.racks is None else pins.racks // each
         if not pins.racks_by_site and pins.racks is None:  # the sites that are open are those that hold the parts
             limits["sites"] = sum(n for _, n in q.kinds)
-    if q.counts_power:
+    if q.data.counts_power:
         limits["max_extra_mw"] = overhead * sum(n * max(mw for _, mw in p.fabrics) for p, n in q.kinds)
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=loose), **limits)
     place_parts(m, q)
@@ -72,7 +72,7 @@ def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
     choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]
     several = any(len(p.fabrics) > 1 for p, _ in q.kinds)
     m.fabric = pyo.Var(choices, domain=pyo.Binary if several else pyo.NonNegativeReals, bounds=(0, 1))
-    if not q.counts_power:
+    if not q.data.counts_power:
         return
     overhead = q.data.hardware.facility_overhead_factor
     most = overhead * max(mw for p, _ in q.kinds for _, mw in p.fabrics)
@@ -173,14 +173,15 @@ def total_musd(m: Any, q: SiteQuestion) -> Any:
     fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd
     total = capital_musd(m, q.data) + fabrics + fibre + penalty_musd(m, q.data)
     total += years * yearly_energy_musd(m, q) if years else 0.0
-    if q.counts_power:
+    if q.data.counts_power:
         total += q.data.load_musd * sum(fabric_mw(q, k, f) * m.fabric[x, k, f] for x, k, f in m.fabric)
     return total
 
 
 def fabric_mw(q: SiteQuestion, kind: int, fabric: int) -> float:
     """Return the load in MW that the fabric of a part adds at the grid in the site MILP; 0 where it does not count."""
-    return q.data.hardware.facility_overhead_factor * q.kinds[kind][0].fabrics[fabric][1] if q.counts_power else 0.0
+    mw = q.kinds[kind][0].fabrics[fabric][1] if q.data.counts_power else 0.0
+    return q.data.hardware.facility_overhead_factor * mw
 
 
 def yearly_energy_musd(m: Any, q: SiteQuestion) -> Any:

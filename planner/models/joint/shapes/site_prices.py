@@ -172,23 +172,20 @@ class SiteBounds:
         if self.bound(at) > usd:
             return True
         coarse = replace(at, racks=rounded_down(at.racks), largest=rounded_down(at.largest))
-        for point, most in ((coarse, rounded_up(usd)), (at, usd)):
-            known = any(price <= most and point.covers(p) for p, price in self.paid.items())
-            if not known and not self._pays(point, most):
+        for point, amount in ((coarse, rounded_up(usd)), (at, usd)):
+            if any(price <= amount and point.covers(p) for p, price in self.paid.items()):
+                continue
+            most = amount * (1 + EPS) + CENTS if amount < MUCH_USD else math.inf
+            placed = self.sites.paid_sites(point, most)
+            if placed is None:
+                self.known[point] = max(self.known.get(point, 0.0), most)
                 return True
+            # Its sites pay the tightest point that they hold.
+            racks, largest = sum(placed.racks.values()), max(placed.racks[x] for x in placed.parts)
+            racks, largest = max(point.racks, racks), max(point.largest, largest)
+            tightest = replace(point, racks=racks, largest=largest, rtt_ms=placed.rtt_ms)
+            self.paid[tightest] = min(placed.capital_usd, self.paid.get(tightest, math.inf))
         return False
-
-    def _pays(self, at: SitesExtent, usd: float) -> bool:
-        most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
-        placed = self.sites.paid_sites(at, most)
-        if placed is None:
-            self.known[at] = max(self.known.get(at, 0.0), most)
-            return False
-        # Its sites pay the tightest point that they hold.
-        racks, largest = sum(placed.racks.values()), max(placed.racks[x] for x in placed.parts)
-        point = replace(at, racks=max(at.racks, racks), largest=max(at.largest, largest), rtt_ms=placed.rtt_ms)
-        self.paid[point] = min(placed.capital_usd, self.paid.get(point, math.inf))
-        return True
 
 
 def rounded_down(racks: int) -> int:
