@@ -27,7 +27,7 @@ from planner.models.joint.shapes.site_milp import (
     without_dear_pairs,
 )
 from planner.models.joint.shapes.site_question import Circuit, Joined, PlacedParts, SitePart, SiteQuestion, SitesExtent
-from planner.models.joint.strategy_space import DEFAULT_WAN, Floats, Ints
+from planner.models.joint.strategy_space import Floats, Ints
 from planner.models.joint.time_bounds import EPS
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
@@ -51,7 +51,6 @@ LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a
 class FibreDesigns:
     """Designs of the fibre between sites of joint plans of one instance, each made once."""
 
-    instance: Instance
     data: SplitData
     seed: int = 0
     solved: int = 0
@@ -66,7 +65,8 @@ class FibreDesigns:
         # `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
         request = self.request(sites, circuit, window_seconds)
         if request not in self.plans:
-            outcome = wan_design.solve(self.instance, request, Options(seed=self.seed, time_limit=self.deadline.limit))
+            options = Options(seed=self.seed, time_limit=self.deadline.limit)
+            outcome = wan_design.solve(self.data.instance, request, options)
             self.solved += 1
             self.deadline.check()
             if outcome.solution is None and not outcome.infeasible:
@@ -119,7 +119,7 @@ class FibreDesigns:
             self.deadline.check()
             if pair not in self.routes:
                 request = WanRequest(sites=pair, exchanging=pair, stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
-                data = wan_design.gather(self.instance, request)
+                data = wan_design.gather(self.data.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = replace(data.fibre), options  # without its graph, which is large
             net, options = self.routes[pair]
@@ -171,11 +171,9 @@ class Sites:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
-        if self.instance.wan is None:
-            self.instance = self.instance.replaced(wan=DEFAULT_WAN)
         self.data: SplitData = gather(self.instance, self.request)
         self.gpu_fabric_usd = fabric_designs.min_fabric_usd(self.instance.network)
-        self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
+        self.fibre = FibreDesigns(data=self.data, seed=self.seed)
 
     @property
     def most(self) -> dict[int, int]:

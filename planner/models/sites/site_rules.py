@@ -398,11 +398,10 @@ def wan_capacity(model: Any, data: SplitData) -> None:
     apart = sorted(data.disconnected)
     model.wan_disconnected = pyo.Constraint(apart, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
     refused = sorted(sorted(sites) for sites in data.request.refused)
-
-    def another_set(model: Any, i: int) -> Any:
-        return sum(1 - model.open[site] if site in refused[i] else model.open[site] for site in data.candidates) >= 1
-
-    model.wan_refused = pyo.Constraint(range(len(refused)), rule=another_set)
+    model.wan_refused = pyo.Constraint(
+        range(len(refused)),
+        rule=lambda m, i: sum(1 - m.open[s] if s in refused[i] else m.open[s] for s in data.candidates) >= 1,
+    )
 
 
 def _wan_capacity_sentence(data: SplitData) -> str:

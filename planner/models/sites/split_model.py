@@ -133,11 +133,8 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     if not split(data, RULES, options).infeasible:
         return None
 
-    def within() -> Options:
-        return replace(options, time_limit=deadline.limit)
-
     def proven(rules: frozenset[str]) -> bool:
-        return not deadline.passed and split(data, rules, within()).infeasible
+        return not deadline.passed and split(data, rules, replace(options, time_limit=deadline.limit)).infeasible
 
     # All of them are needed, as far as there was time; none where the balance of power alone has no answer.
     conflicting = remembered(proven, list(RULES))
@@ -148,7 +145,8 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     if deadline.passed:
         return None
     for name in rules:
-        if deadline.passed or split(data, rules - {name}, within()).solution is None:
+        without = replace(options, time_limit=deadline.limit)
+        if deadline.passed or split(data, rules - {name}, without).solution is None:
             return None
     # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
     # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
@@ -234,9 +232,24 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 
 
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
-    """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each."""
-    data, pinned = gather(instance, SitesRequest()), "sites.racks"
-    found = [_move(data, name, options) for name in rules if RULES[name].unit is not None]
+    """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each.
+
+    The rows of a soft rule move beyond the excess that it allows anyway.
+    """
+    data, pinned, found = gather(instance, SitesRequest()), "sites.racks", list[Relaxation]()
+    for rule in (RULES[name] for name in rules if RULES[name].unit is not None):
+        Deadline().check()  # a signal ends it
+        # Where a rule also bounds something else, that bound gives way with it.
+        m = build(data, loose=(rule.name,))
+        excess = loosen(m, rule, _MAX_MOVE, name="move")
+        if excess is None:
+            continue
+        m.goal = pyo.Objective(expr=sum(excess.values()))
+        outcome = _run(m, options)
+        if outcome.solution is not None:
+            rows = {n: x * rule.scale for n, var in excess.items() if (x := outcome.solution.of(var)) > 1e-6}
+            unit, proved = rule.unit or "", outcome.stop is Stop.PROVED
+            found.append(Relaxation(rule=rule.name, amount=sum(rows.values()), unit=unit, rows=rows, proved=proved))
     if "rtt" in rules:
         limit = data.grid.rules.max_rtt_ms or 0.0
         trips = sorted({ms for p in data.pairs if (ms := data.rtt_ms(p)) > limit})
@@ -259,22 +272,4 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
             fewer, proved = float(instance.pins[pinned] - racks), most.stop is Stop.PROVED
             if fewer > 0:  # else the pin fails for another reason than too many racks
                 found.append(Relaxation(rule="pins", amount=fewer, unit="racks fewer", proved=proved))
-    return [x for x in found if x is not None]
-
-
-def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
-    """Minimise by how much the rows of one site rule must move, beyond the excess that a soft rule allows anyway."""
-    Deadline().check()  # a signal ends it
-    rule = RULES[name]
-    # Where a rule also bounds something else, that bound gives way with it.
-    m = build(data, loose=(name,))
-    excess = loosen(m, rule, _MAX_MOVE, name="move")
-    if excess is None:
-        return None
-    m.goal = pyo.Objective(expr=sum(excess.values()))
-    outcome = _run(m, options)
-    if outcome.solution is None:
-        return None
-    rows = {n: x * rule.scale for n, var in excess.items() if (x := outcome.solution.of(var)) > 1e-6}
-    proved = outcome.stop is Stop.PROVED
-    return Relaxation(rule=name, amount=sum(rows.values()), unit=rule.unit or "", rows=rows, proved=proved)
+    return found
