@@ -429,6 +429,16 @@ class LazyRows:
         self.forget()
         return self._rows([[x for x in year.pool.values() if x.rule in self.rules] for year in self.networks])
 
+    @property
+    def space(self) -> dict[str, int]:
+        """Count the rounds, cuts and outages of the search for lazy rows of the split's DC networks, over all years."""
+        rules = Counter(cut.rule for network in self.networks for cut in network.pool.values())
+        effort = self.networks[0].effort
+        space = {"rounds": effort["rounds"], "rating_cuts": rules["rating"]}
+        if "security" in self.rules:
+            space |= {"outages": effort["outages"], "outage_cuts": rules["security"]}
+        return space
+
     def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return lazy rows for a point's violations; those of N-1 once few ratings are violated, and not if `quick`."""
         self.networks[0].effort["rounds"] += 1

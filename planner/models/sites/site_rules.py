@@ -92,9 +92,7 @@ def pins(model: Any, data: SplitData) -> None:
 
 
 def _pins_sentence(data: SplitData) -> str:
-    pinned = {f"sites.racks.{site}": racks for site, racks in data.pins.racks_by_site.items()}
-    totals = ("sites.racks", data.pins.racks), ("sites.max_sites", data.pins.max_sites)
-    pinned |= {path: value for path, value in totals if value is not None}
+    pinned = {path: value for path, value in data.instance.pins.items() if path.startswith("sites.")}
     odd = any(value % data.module_racks for path, value in pinned.items() if path.startswith("sites.racks"))
     values = ", ".join(f"{path}={value}" for path, value in sorted(pinned.items()))
     return f"pins fix {values}" + (f"; racks come in modules of {data.module_racks}" if odd else "")

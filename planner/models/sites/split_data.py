@@ -4,7 +4,6 @@ A scenario is the split's data with other headroom, generation and prices, state
 split runs whole in each. Expected: a site may run less in a scenario, at the price of the curtailed work.
 """
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +17,7 @@ from planner.instance.hardware import Hardware
 from planner.instance.instance import RACKS_AT, Instance
 from planner.instance.network import Wan
 from planner.models import SitesRequest
-from planner.models.sites.dc_network import N1_RULES, DcNetwork
+from planner.models.sites.dc_network import DcNetwork
 from planner.physics.site import cost, wan
 
 Pair = tuple[str, str]
@@ -224,36 +223,14 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     return block
 
 
-def scenario_blocks(model: Any, data: SplitData) -> dict[str, tuple[Any, SplitData]]:
-    """Return the block of every grid scenario that counts in the split's model, with its data."""
-    return {name: (model.component(f"scenario_{name}"), year) for name, year in data.scenarios.items()}
-
-
-def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
-    """List the model block and the data of each year of the split: the model's own, then those of the scenarios."""
-    return [(model, data), *scenario_blocks(model, data).values()]
-
-
 def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
     """Return the price in M$ of a year's energy in each scenario of the split that counts, and of curtailed work."""
     costs, curtailed_usd = dict[str, Any](), data.grid.rules.curtailment_usd_per_mwh
-    for name, (block, year) in scenario_blocks(model, data).items():
-        usd: Any = 0.0
+    for name, year in data.scenarios.items():
+        block, usd = model.years[name], 0.0
         for site in data.candidates:
             drawn = load_mw(block, year, [site])
             usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
             usd += cost.energy_usd_per_year(load_mw(model, data, [site]) - drawn, curtailed_usd)
         costs[name] = usd / 1e6
     return costs
-
-
-def security_space(data: SplitData) -> dict[str, int]:
-    """Count the rounds, cuts and outages of the search for lazy rows of the split's DC networks, over all years."""
-    networks = [year.network for year in (data, *data.scenarios.values()) if year.network is not None]
-    if not networks:
-        return {}
-    rules, effort = Counter(cut.rule for network in networks for cut in network.pool.values()), networks[0].effort
-    space = {"rounds": effort["rounds"], "rating_cuts": rules["rating"]}
-    if data.grid.rules.n1 in N1_RULES:
-        space |= {"outages": effort["outages"], "outage_cuts": rules["security"]}
-    return space

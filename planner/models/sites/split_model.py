@@ -18,7 +18,7 @@ from planner.models import NodeLoad, Options, Relaxation, SitesRequest
 from planner.models.sites import grid_rules, site_rules
 from planner.models.sites.dc_network import LazyRows
 from planner.models.sites.site_rules import Rule
-from planner.models.sites.split_data import SplitData, add_block, gather, years
+from planner.models.sites.split_data import SplitData, add_block, gather
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, remembered, smallest_conflict
@@ -35,10 +35,10 @@ NO_BALANCE = "the loads and the must-run feed of the grid (load_mw) balance in n
 
 
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
-    """Let a site rule's rows in a split model be exceeded by `limit` each: `<rule>_<name>` of the block, or None."""
+    """Let a site rule's rows in a split model be exceeded by `limit` each, as `<rule>_<name>`; {}: it has no rows."""
     rows = block.component(rule.name)
     if rows is None or not len(rows):
-        return None
+        return {}
     excess = pyo.Var(sorted({rule.label(i) for i in rows}), domain=pyo.NonNegativeReals, bounds=(0, limit))
     block.add_component(f"{rule.name}_{name}", excess)
     for index, row in rows.items():  # each `body <= upper`, as those of all rules with a unit
@@ -46,11 +46,10 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
     return excess
 
 
-def penalty_musd(block: Any, data: SplitData) -> Any:
+def penalty_musd(model: Any, data: SplitData) -> Any:
     """Return the price in M$ a year of the excess of the soft rules in a site split's model."""
-    soft = data.grid.rules.soft
-    found = {name: excess for name in sorted(soft) if (excess := block.component(f"{name}_excess")) is not None}
-    return sum(soft[name].usd_per_year * RULES[name].scale / 1e6 * sum(x.values()) for name, x in found.items())
+    usd = {name: soft.usd_per_year * RULES[name].scale for name, soft in data.grid.rules.soft.items()}
+    return sum(usd[name] / 1e6 * sum(excess.values()) for name, excess in model.excess.items())
 
 
 def build(
@@ -83,15 +82,17 @@ def build(
     grid_rules.power_balance(model, data, max_load_mw, bounded=bounded)
     for rule in rules:
         rule.rows(model, data)
-    for name, soft in sorted(data.grid.rules.soft.items()):
-        loosen(model, RULES[name], soft.max_excess / RULES[name].scale)
+    # What its readers ask for: the excess of each soft rule, and the block of each year, "" of the grid's own.
+    soft, model.years = sorted(data.grid.rules.soft.items()), {"": model}
+    model.excess = {name: loosen(model, RULES[name], own.max_excess / RULES[name].scale) for name, own in soft}
     for name, year in data.scenarios.items():
-        block = add_block(model, year, name, total)
+        block = model.years[name] = add_block(model, year, name, total)
         grid_rules.power_balance(block, year, max_load_mw, bounded=bounded)
         for rule in reversed(rules):
             if rule.yearly:
                 rule.rows(block, year)
-    dc = [(year.network, block) for block, year in years(model, data) if year.network is not None]
+    every = zip((data, *data.scenarios.values()), model.years.values(), strict=True)
+    dc = [(year.network, block) for year, block in every if year.network is not None]
     if dc:
         of_years = [column for network, block in dc for column in grid_rules.columns(block, network)]
         model.lazy = LazyRows([network for network, _ in dc], of_years, without, max_load_mw)
@@ -242,7 +243,7 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
         # Where a rule also bounds something else, that bound gives way with it.
         m = build(data, loose=(rule.name,))
         excess = loosen(m, rule, _MAX_MOVE, name="move")
-        if excess is None:
+        if not excess:
             continue
         m.goal = pyo.Objective(expr=sum(excess.values()))
         outcome = _run(m, options)

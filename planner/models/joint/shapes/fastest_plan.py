@@ -154,13 +154,6 @@ class FastestSearch:
 
     def next(self, target: Target) -> NetworkCandidate | None:
         """Return a shape's fastest network candidate, the cheapest of equals, that may be paid and beats the target."""
-        found = self._next(target)
-        if found is not None and not self.in_time:
-            self.in_time = True
-            found = self._next(target)
-        return found
-
-    def _next(self, target: Target) -> NetworkCandidate | None:
         self.cutoff = min(self.cutoff, target.cutoff)
         if not self._rtts or not len(self._wavelengths):
             return None
@@ -193,7 +186,12 @@ class FastestSearch:
                 # It takes no longer than the best, but for rounding.
                 if best is None or seconds < best.seconds * (1 - EPS) or found.usd < best.usd - CENTS:
                     best = found
-        return None if best is None else self._fewest_wavelengths(best)
+        if best is None:
+            return None
+        if not self.in_time:  # over all round trips that the budget may pay, as some candidate meets the cutoff
+            self.in_time = True
+            return self.next(target)
+        return self._fewest_wavelengths(best)
 
     def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
         """Pair a plan's slowdowns within the cutoff with the fewest wavelengths that even stages need."""
