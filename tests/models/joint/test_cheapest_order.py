@@ -90,10 +90,10 @@ class Tabled(CheapestSearch):
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:  # noqa: ARG002
         return False
 
-    def _as_built(self, c: NetworkCandidate, most: float, latest: float) -> JointPlan | None:  # noqa: ARG002
+    def _as_built(self, c: NetworkCandidate, most: float) -> JointPlan | None:  # noqa: ARG002
         usd = self.price(c.wavelengths, c.rtt_ms) + c.level.usd
         nothing: dict[str, Any] = dict.fromkeys(x.name for x in fields(JointPlan))
-        return None if math.isinf(usd) else JointPlan(**nothing | {"seconds": latest, "capital_usd": usd})
+        return None if math.isinf(usd) else JointPlan(**nothing | {"seconds": c.seconds, "capital_usd": usd})
 
 
 @pytest.mark.parametrize("asked", [0, 1, 4])

@@ -115,11 +115,10 @@ class CheapestSearch(FastestSearch):
             return [(bound, replace(c, priced=True)), *self._reached(self._later(c))]
         if self._beaten(c, self._rtts[at]):
             return []
-        latest = self.cutoff * (1 + EPS)
-        plan = self._as_built(NetworkCandidate(0.0, 0.0, c.level, c.waves, self._rtts[at]), math.inf, latest)
+        plan = self._as_built(NetworkCandidate(self.cutoff, 0.0, c.level, c.waves, self._rtts[at]), math.inf)
         if plan is not None and self.shape_problem.world.sites is None:
             plan = replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
-        elif plan is not None and plan.seconds > latest:
+        elif plan is not None and plan.seconds > self.cutoff * (1 + EPS):
             raise RuntimeError("joint: a plan that was timed is late as built")
         return [] if plan is None else [(plan.capital_usd, plan)]
 

@@ -272,14 +272,14 @@ class FastestSearch:
 
     def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
         """Ask the sites for a network candidate's plan; if they cannot pay, record their cost without fabrics."""
-        plan = self._as_built(c, target.max_usd(c.seconds), c.seconds * (1 + EPS))
+        plan = self._as_built(c, target.max_usd(c.seconds))
         if plan is not None:
             self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, plan.capital_usd))
         return plan
 
-    def _as_built(self, c: NetworkCandidate, most: float, latest: float) -> JointPlan | None:
-        """Return a candidate's cheapest plan as built, in `latest` seconds a sequence or less, if paid."""
-        q, sites = self.shape_problem, self.shape_problem.world.sites
+    def _as_built(self, c: NetworkCandidate, most: float) -> JointPlan | None:
+        """Return a candidate's cheapest plan as built, in its seconds a sequence or less, if `most` USD pay it."""
+        q, sites, latest = self.shape_problem, self.shape_problem.world.sites, c.seconds * (1 + EPS)
         q.world.count("questions")
         if sites is None:
             return built(q, c.wavelengths, None, self._templates(c.level, None), latest)
