@@ -17,15 +17,7 @@ import pyomo.core as pyo
 
 from planner.instance.instance import Instance, pinned_blocks
 from planner.models import Options, SitesRequest, WanRequest, wan_design
-from planner.models.joint.shapes.site_milp import (
-    CENT_MUSD,
-    LEFT_OUT,
-    fabric_mw,
-    nearer_pairs_first,
-    set_values,
-    stated,
-    without_dear_pairs,
-)
+from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.site_question import Circuit, Joined, PlacedParts, SitePart, SiteQuestion, SitesExtent
 from planner.models.joint.strategy_space import Floats, Ints
 from planner.models.joint.time_bounds import EPS
@@ -330,7 +322,7 @@ class Sites:
                 m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * most))
                 m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
 
-        m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * most, max_modules=most)
+        m = build(self.data, without=site_milp.LEFT_OUT, extend=use_racks, max_extra_mw=mw * most, max_modules=most)
         used, limits = sum(m.used.values()), self.instance.limits
         if limits.budget_usd is not None:  # it pays penalties of soft rules and the counted years of energy too
             fibre = sum(joined[k] * m.number[k] for k in joined)
@@ -455,8 +447,8 @@ class Sites:
         self.deadline.check()
         circuit = Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
         whole = self.question(at.parts, circuit, {})
-        for q in nearer_pairs_first(whole, most_usd - self.floor_usd(at.racks, at.sites)):
-            m = stated(q, racks=at.racks)
+        for q in site_milp.nearer_pairs_first(whole, most_usd - self.floor_usd(at.racks, at.sites)):
+            m = site_milp.stated(q, racks=at.racks)
             m.goal.deactivate()
             if math.isfinite(most_usd):
                 m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
@@ -464,7 +456,7 @@ class Sites:
             if not outcome.infeasible and outcome.solution is None:
                 raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
             if not outcome.infeasible and q.circuit == circuit:
-                return read_placed(m, q, outcome)
+                return site_milp.read_placed(m, q, outcome)
             if outcome.infeasible and q.circuit is None:
                 break
         return None
@@ -472,8 +464,8 @@ class Sites:
     def answer(self, q: SiteQuestion, racks: int | None = None) -> PlacedParts | None:
         """Return the cheapest sites of a question, with `racks` racks at least where given; None if there are none."""
         self.deadline.check()
-        state = partial(stated, racks=racks)
-        kept = without_dear_pairs(q, state, self.run)
+        state = partial(site_milp.stated, racks=racks)
+        kept = site_milp.without_dear_pairs(q, state, self.run)
         if kept is None:
             return None
         m = state(kept)
@@ -482,9 +474,31 @@ class Sites:
             return None
         if outcome.solution is None or not outcome.proved:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
-        return read_placed(m, q, outcome)
+        return site_milp.read_placed(m, q, outcome)
 
-    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
+    def least_campus_usd(self, sites: int, racks: int, module_musd: float) -> float:
+        """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
+        # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
+        rtts = self.rtts_ms
+        if sites > 1 and not rtts:
+            return math.inf
+        circuit = Circuit(1, rtts[-1]) if sites > 1 else None
+        parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
+
+        def priced(q: SiteQuestion) -> Any:
+            m = site_milp.stated(q, racks=racks)
+            m.goal.set_value(m.total - module_musd * sum(m.modules.values()))
+            return m
+
+        q = site_milp.without_dear_pairs(self.question(parts, circuit, {}), priced, self.run)
+        outcome = None if q is None else self.run(priced(q), gap=0.003)  # its bound alone counts
+        if outcome is None or outcome.infeasible:
+            return math.inf
+        if outcome.bound is None:
+            raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+        return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS
+
+    def run(self, m: Any, *, absolute_gap: float = site_milp.CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
         """Solve a site MILP in the time that is left; raise where the deadline came first."""
         how: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "time_limit": self.deadline.limit}
         outcome = highs.run(m, gap=gap, absolute_gap=absolute_gap, **how)
@@ -495,62 +509,3 @@ class Sites:
 
 def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
-
-
-def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
-    """Read the chosen sites from a site MILP's solution, adding up their capital again from whole decisions."""
-    values = outcome.solution
-    if values is None:
-        raise ValueError("joint sites: no solution to read")
-    set_values(m, values)
-    parts: dict[str, tuple[int, int]] = {}
-    for x, k in m.part:
-        if m.part[x, k].value > 0.5:
-            f = max(range(len(q.kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
-            parts[x] = k, f
-    # What follows from the sites of the parts: fabrics, their power, lit fibre and designs.
-    for x, k, f in m.fabric:
-        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
-    for p in m.lit:
-        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
-    for i in m.designed:
-        m.designed[i].set_value(round(m.designed[i].value))
-    for x in m.component("extra_mw") or ():
-        m.extra_mw[x].set_value(fabric_mw(q, *parts[x]) if x in parts else 0.0)
-    pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
-    modules = {x: round(count) for x in q.data.candidates if (count := m.modules[x].value) > 0.5}
-    return PlacedParts(
-        asked=tuple(p for p, n in q.kinds for _ in range(n)),
-        circuit=q.circuit,
-        parts={x: parts[x] for x in sorted(parts)},
-        racks={x: count * q.data.module_racks for x, count in modules.items()},
-        circuits={k: round(m.circuits[k].value) for k in m.circuits if m.circuits[k].value > 0.5},
-        steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
-        pairs=pairs if q.circuit is not None else (),
-        rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
-        capital_usd=float(pyo.value(m.total)) * 1e6,
-        proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
-    )
-
-
-def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
-    """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
-    # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
-    rtts = s.rtts_ms
-    if sites > 1 and not rtts:
-        return math.inf
-    circuit = Circuit(1, rtts[-1]) if sites > 1 else None
-    parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
-
-    def priced(q: SiteQuestion) -> Any:
-        m = stated(q, racks=racks)
-        m.goal.set_value(m.total - module_musd * sum(m.modules.values()))
-        return m
-
-    q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
-    outcome = None if q is None else s.run(priced(q), gap=0.003)  # its bound alone counts
-    if outcome is None or outcome.infeasible:
-        return math.inf
-    if outcome.bound is None:
-        raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
-    return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS

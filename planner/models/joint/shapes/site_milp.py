@@ -15,7 +15,7 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.instance.instance import pinned_blocks
-from planner.models.joint.shapes.site_question import Circuit, SiteQuestion
+from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SiteQuestion
 from planner.models.sites.site_rules import min_split_modules
 from planner.models.sites.split_data import capital_musd, energy_musd
 from planner.models.sites.split_model import build, penalty_musd
@@ -188,6 +188,42 @@ def yearly_energy_musd(m: Any, q: SiteQuestion) -> Any:
     """Return the price of a year's energy of racks and fabrics in a site MILP, in M$."""
     each = {x: q.data.energy_musd(x) / q.data.module_mw for x in q.data.candidates}
     return energy_musd(m, q.data) + sum(fabric_mw(q, k, f) * each[x] * m.fabric[x, k, f] for x, k, f in m.fabric)
+
+
+def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
+    """Read the chosen sites from a site MILP's solution, adding up their capital again from whole decisions."""
+    values = outcome.solution
+    if values is None:
+        raise ValueError("joint sites: no solution to read")
+    set_values(m, values)
+    parts: dict[str, tuple[int, int]] = {}
+    for x, k in m.part:
+        if m.part[x, k].value > 0.5:
+            f = max(range(len(q.kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
+            parts[x] = k, f
+    # What follows from the sites of the parts: fabrics, their power, lit fibre and designs.
+    for x, k, f in m.fabric:
+        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
+    for p in m.lit:
+        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
+    for i in m.designed:
+        m.designed[i].set_value(round(m.designed[i].value))
+    for x in m.component("extra_mw") or ():
+        m.extra_mw[x].set_value(fabric_mw(q, *parts[x]) if x in parts else 0.0)
+    pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
+    modules = {x: round(count) for x in q.data.candidates if (count := m.modules[x].value) > 0.5}
+    return PlacedParts(
+        asked=tuple(p for p, n in q.kinds for _ in range(n)),
+        circuit=q.circuit,
+        parts={x: parts[x] for x in sorted(parts)},
+        racks={x: count * q.data.module_racks for x, count in modules.items()},
+        circuits={k: round(m.circuits[k].value) for k in m.circuits if m.circuits[k].value > 0.5},
+        steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
+        pairs=pairs if q.circuit is not None else (),
+        rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
+        capital_usd=float(pyo.value(m.total)) * 1e6,
+        proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
+    )
 
 
 def without_dear_pairs(
