@@ -360,6 +360,16 @@ def test_an_answer_holds_at_its_own_point(seed: int) -> None:
     assert known.paid and known.known
 
 
+def test_more_money_refused_raises_the_bound_of_every_round_trip() -> None:
+    """A point that is refused again with more money has the larger bound, at its round trip and at shorter ones."""
+    sites: Any = SimpleNamespace(paid_sites=lambda *_: None)
+    known, at = SiteBounds(sites=sites), SitesExtent(2, 3, 2, 5.0)
+    for usd in (100.0, 1e9):
+        assert known.exceeds(at, usd)
+        near, here, far = known.by_rtt(at, [2.0, 5.0, 9.0])
+        assert near == here == known.bound(at) > usd and far == 0.0
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, *more(*range(4, 20))])
 def test_no_site_holds_more_than_its_bound(seed: int) -> None:
     i, _ = random_case(seed)

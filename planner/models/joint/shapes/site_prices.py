@@ -144,7 +144,7 @@ class SiteBounds:
     sites: "Sites"
     known: dict[SitesExtent, float] = field(default_factory=dict)  # capital that does not pay; infinite: none does
     paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
-    tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
+    tables: dict[tuple[int, int, int], Floats] = field(default_factory=dict)  # of what is known at all round trips
     prices: dict[SitesExtent, Prices] = field(default_factory=dict)  # of points at any round trip
     # Whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled.
     fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
@@ -156,14 +156,13 @@ class SiteBounds:
     def by_rtt(self, at: SitesExtent, rtts_ms: list[float]) -> Floats:
         """Bound from below the capital in USD of sites at each of all longest round trips, ascending."""
         key = at.sites, at.racks, at.largest
-        count, table = self.tables.get(key, (-1, np.empty(0)))
-        if count != len(self.known) or len(table) != len(rtts_ms):
+        if key not in self.tables:
             table, rtts = np.zeros(len(rtts_ms)), np.array(rtts_ms)
             for p, usd in self.known.items():
                 if p.covers(replace(at, rtt_ms=p.rtt_ms)):
                     table[rtts <= p.rtt_ms] = np.maximum(table[rtts <= p.rtt_ms], usd)
-            self.tables[key] = len(self.known), table
-        return table
+            self.tables[key] = table
+        return self.tables[key]
 
     def exceeds(self, at: SitesExtent, usd: float) -> bool:
         """Return whether a point needs more site capital than an amount; ask only where known points leave it open."""
@@ -179,6 +178,7 @@ class SiteBounds:
             placed = self.sites.paid_sites(point, most)
             if placed is None:
                 self.known[point] = max(self.known.get(point, 0.0), most)
+                self.tables.clear()
                 return True
             # Its sites pay the tightest point that they hold.
             racks, largest = sum(placed.racks.values()), max(placed.racks[x] for x in placed.parts)
