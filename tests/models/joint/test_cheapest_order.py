@@ -18,6 +18,7 @@ from planner.models.joint.joint_world import EPS, JointPlan, Shape, Target, open
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch, SlowdownChoice
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
+from planner.models.joint.shapes.shape_class import _WithEndpoints
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit
@@ -259,6 +260,19 @@ def test_known_prices_bound_the_others(seed: int) -> None:
         assert prices.upper(*one) == pytest.approx(usd[one])
         for x in asked:
             assert prices.lower(*x) <= usd[x] + 0.01 and prices.upper(*x) >= usd[x] - 0.01
+
+
+def test_what_a_class_learns_of_its_sites_never_falls() -> None:
+    """Refused with less left for the sites, at the same wavelengths, a class keeps the larger bound."""
+    q: Any = bounds(gateway=None).shape_problem
+    q.world.site_bounds = SimpleNamespace(exceeds=lambda *_: True)
+    q.world.budget, q.traffic = 50_000.0, SimpleNamespace(racks=lambda _: 1)
+    search = _WithEndpoints(shape_problem=q, cutoff=1.0)
+    search._power_usd = 0.0
+    for usd, left in ((9_000.0, 41_000.0), (5_000.0, 45_000.0), (8_000.0, 45_000.0)):
+        search.floor_tables[5.0] = (0, 0.0, 0.0), np.zeros(5)
+        assert search.refuses(NetworkCandidate(1.0, 0.0, SlowdownLevel(1.0, 1.0, usd), 3, 5.0))
+        assert search.lower_bounds == {(1, 5.0): pytest.approx(left, abs=1)} and not search.floor_tables
 
 
 def test_one_site_has_one_bound() -> None:

@@ -89,7 +89,7 @@ class FastestSearch:
     likely: bool = False  # only plans of stages as even as can be are sought
     # Of capital without fabric, by wavelengths and round trip, as a class of shapes has learned them.
     lower_bounds: dict[tuple[int, float], float] = field(default_factory=dict)
-    floor_tables: dict[float, tuple[tuple[int, int, float, float], Floats]] = field(default_factory=dict)
+    floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
     # Wavelengths, round trip and capital with fabrics.
     asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(default_factory=dict)
     # The split of layers by slowdowns and wavelengths, at the shortest round trip.
@@ -472,7 +472,7 @@ class FastestSearch:
         if sites is None or not q.several:
             alone = 0.0 if prices is None else prices.lower(0, rtt)
             return np.array([max([q.floor_usd + self._power_usd, known, alone, *self.lower_bounds.values()])])
-        key = len(self.lower_bounds), 0 if prices is None else len(prices.answers), known, self._most_bytes
+        key = 0 if prices is None else len(prices.answers), known, self._most_bytes
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
             fibre = q.min_fibre_usd if sites.designed else sites.all_fibre_usd(count, sites.min_routes_km(count, rtt))
             if sites.designed and count == 2:
