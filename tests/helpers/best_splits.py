@@ -9,7 +9,7 @@ from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.joint.shapes.chosen_sites import sites_plan
 from planner.models.sites.split_data import SplitData, capital_musd, energy_musd, gather, rack_musd, scenario_musd
-from planner.models.sites.split_model import build, penalty_musd
+from planner.models.sites.split_model import build
 from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
@@ -27,7 +27,7 @@ def yearly_musd(m: Any, data: SplitData) -> Any:
     prices = data.grid.prices
     construction = capital_musd(m, data) - rack_musd(data) * sum(m.modules.values())
     construction *= cost.annuity(prices.discount_rate, prices.site_life_years)
-    return yearly_energy_musd(m, data) + construction + penalty_musd(m, data)
+    return yearly_energy_musd(m, data) + construction + m.penalty_musd
 
 
 def yearly_energy_musd(m: Any, data: SplitData) -> Any:

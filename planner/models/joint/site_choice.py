@@ -23,7 +23,7 @@ from planner.models.joint.strategy_space import Floats, Ints
 from planner.models.joint.time_bounds import EPS
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.models.sites.split_model import RULES, build, penalty_musd
+from planner.models.sites.split_model import RULES, build
 from planner.models.wan_design import RouteOption
 from planner.physics.network import fabric_designs
 from planner.physics.site import cost
@@ -87,16 +87,11 @@ class FibreDesigns:
         key = stage_bytes, max_rtt_ms
         if key not in self.tables:
             barring = RULES.values() if max_sites(self.data, RULES.values()) == 2 else ()
-            near = [p for p in self.pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
+            near = [p for p in self.data.joinable if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
             usable = [p for p in near if not any(rule.excludes(self.data, p, 2) for rule in barring)]
             none = np.full(self._counts.shape, np.inf)
             self.tables[key] = np.minimum.reduce([none, *(self.prices(p, stage_bytes) for p in usable)])
         return self.tables[key]
-
-    @property
-    def pairs(self) -> list[Pair]:
-        """Pairs of sites that designed fibre may join."""
-        return [p for p in self.data.pairs if p not in self.data.disconnected]
 
     @cached_property
     def _counts(self) -> Floats:
@@ -211,7 +206,7 @@ class Sites:
     def rtts_ms(self) -> list[float]:
         """List the round trips in ms of all pairs of candidate sites, the shortest first."""
         limit = self.data.grid.rules.max_rtt_ms
-        found = sorted({self.data.rtt_ms(p) for p in self.data.pairs if p not in self.data.disconnected})
+        found = sorted({self.data.rtt_ms(p) for p in self.data.joinable})
         return [x for x in found if limit is None or x <= limit]
 
     def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
@@ -327,7 +322,7 @@ class Sites:
         if limits.budget_usd is not None:  # it pays penalties of soft rules and the counted years of energy too
             fibre = sum(joined[k] * m.number[k] for k in joined)
             fabrics = (used * each * self.min_fabric_usd(rails) + fibre) / 1e6 + sum(m.uplinks.values())
-            spent = capital_musd(m, self.data) + fabrics + penalty_musd(m, self.data)
+            spent = capital_musd(m, self.data) + fabrics + m.penalty_musd
             spent += limits.budgeted_years * energy_musd(m, self.data)
             if mw:
                 spent += self.data.load_musd * sum(m.extra_mw.values())
@@ -412,7 +407,8 @@ class Sites:
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
-            pairs = {p: float(self.fibre.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self.fibre.pairs}
+            size, waves = circuit.stage_bytes, circuit.wavelengths
+            pairs = {p: float(self.fibre.prices(p, size)[waves]) for p in self.data.joinable}
         return SiteQuestion(data=self.data, kinds=_kinds(parts), circuit=circuit, pair_usd=pairs, designs=designs)
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:

@@ -99,6 +99,11 @@ class SplitData:
         prices, overhead = self.grid.prices, self.hardware.facility_overhead_factor
         return (prices.building_usd_per_it_mw / overhead + prices.interconnection_usd_per_mw) / 1e6
 
+    @property
+    def joinable(self) -> list[Pair]:
+        """List the pairs of candidate sites that fibre of the split can join."""
+        return [pair for pair in self.pairs if pair not in self.disconnected]
+
     def rtt_ms(self, pair: Pair) -> float:
         """Return the round trip in ms between two sites of the split."""
         return wan.rtt_ms(self.wan, self.pairs[pair])

@@ -46,12 +46,6 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
     return excess
 
 
-def penalty_musd(model: Any, data: SplitData) -> Any:
-    """Return the price in M$ a year of the excess of the soft rules in a site split's model."""
-    usd = {name: soft.usd_per_year * RULES[name].scale for name, soft in data.grid.rules.soft.items()}
-    return sum(usd[name] / 1e6 * sum(excess.values()) for name, excess in model.excess.items())
-
-
 def build(
     data: SplitData,
     *,
@@ -82,20 +76,21 @@ def build(
     grid_rules.power_balance(model, data, max_load_mw, bounded=bounded)
     for rule in rules:
         rule.rows(model, data)
-    # What its readers ask for: the excess of each soft rule, and the block of each year, "" of the grid's own.
-    soft, model.years = sorted(data.grid.rules.soft.items()), {"": model}
+    # What its readers ask for: the excess of each soft rule, its price a year, and the block of each year.
+    soft, model.years = sorted(data.grid.rules.soft.items()), {"": model}  # the grid's own year
     model.excess = {name: loosen(model, RULES[name], own.max_excess / RULES[name].scale) for name, own in soft}
+    musd = {name: own.usd_per_year * RULES[name].scale / 1e6 for name, own in soft}
+    model.penalty_musd = sum(musd[name] * sum(excess.values()) for name, excess in model.excess.items())
     for name, year in data.scenarios.items():
         block = model.years[name] = add_block(model, year, name, total)
         grid_rules.power_balance(block, year, max_load_mw, bounded=bounded)
         for rule in reversed(rules):
             if rule.yearly:
                 rule.rows(block, year)
-    every = zip((data, *data.scenarios.values()), model.years.values(), strict=True)
-    dc = [(year.network, block) for year, block in every if year.network is not None]
-    if dc:
-        of_years = [column for network, block in dc for column in grid_rules.columns(block, network)]
-        model.lazy = LazyRows([network for network, _ in dc], of_years, without, max_load_mw)
+    networks = [year.network for year in (data, *data.scenarios.values()) if year.network is not None]
+    if networks:
+        columns = [x for each in zip(model.years.values(), networks, strict=True) for x in grid_rules.columns(*each)]
+        model.lazy = LazyRows(networks, columns, without, max_load_mw)
     if sites is not None:
         model.exact_sites = pyo.Constraint(expr=sum(model.open.values()) == sites)
     return model

@@ -31,7 +31,6 @@ from planner.models.joint.shapes.site_prices import SiteBounds, rounded_up
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart, SitesExtent
 from planner.models.joint.site_choice import Sites
 from planner.models.sites.split_data import capital_musd
-from planner.models.sites.split_model import penalty_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.solvers import highs
@@ -62,7 +61,7 @@ def least_usd(i: Instance, racks: tuple[int, ...]) -> float:
         where = dict.fromkeys(names, 0) | dict(zip(chosen, racks, strict=True))
         pins = i.pins | {f"sites.racks.{site}": n for site, n in where.items()}
         m, data = angle_formulation.by_angles(i.replaced(pins=pins), SitesRequest())
-        m.goal = pyo.Objective(expr=capital_musd(m, data) + penalty_musd(m, data))
+        m.goal = pyo.Objective(expr=capital_musd(m, data) + m.penalty_musd)
         outcome = highs.run(m)
         if outcome.objective is not None:
             pairs = itertools.combinations(sorted(chosen), 2)

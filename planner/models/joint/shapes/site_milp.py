@@ -18,7 +18,7 @@ from planner.instance.instance import pinned_blocks
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SiteQuestion
 from planner.models.sites.site_rules import min_split_modules
 from planner.models.sites.split_data import capital_musd, energy_musd
-from planner.models.sites.split_model import build, penalty_musd
+from planner.models.sites.split_model import build
 from planner.solvers.outcome import Outcome, Values
 
 MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
@@ -171,7 +171,7 @@ def total_musd(m: Any, q: SiteQuestion) -> Any:
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
     fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd
-    total = capital_musd(m, q.data) + fabrics + fibre + penalty_musd(m, q.data)
+    total = capital_musd(m, q.data) + fabrics + fibre + m.penalty_musd
     total += years * yearly_energy_musd(m, q) if years else 0.0
     if q.data.counts_power:
         total += q.data.load_musd * sum(fabric_mw(q, k, f) * m.fabric[x, k, f] for x, k, f in m.fabric)
