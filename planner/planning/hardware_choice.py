@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.instance.hardware import HardwareAlternative
-from planner.instance.instance import Instance, hardware_kind
+from planner.instance.instance import ONE_SITE, Instance, hardware_kind
 from planner.models import Options, batch_shares
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution
 from planner.models.joint.solve_joint import (
@@ -233,7 +233,7 @@ def _pools_section(
         phi, strategy, found = problems[k].transport_slowdown, point.strategy, metrics[k].days_to_train
         layouts[pools[k].name] = write_layout(
             strategy,
-            data_parallel_by_site={cost.CLUSTER: strategy.data_parallel},
+            data_parallel_by_site={ONE_SITE: strategy.data_parallel},
             racks=pools[k].racks,
             gpus_per_rack=problems[k].gpus,
             assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),

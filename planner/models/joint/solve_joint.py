@@ -81,7 +81,7 @@ class Solving:
             cache.templates = Templates(
                 instance=instance,
                 transport_slowdown=problem.transport_slowdown,
-                power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
+                power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.data.counts_power),
                 max_mw=max_mw,
                 without_stripes=without.get("placement.stripes"),
             )
