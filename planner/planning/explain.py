@@ -28,7 +28,7 @@ from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
 from planner.planning.hardware_choice import best_choice, in_time
-from planner.planning.solve import column_like, column_of, solve_instance
+from planner.planning.solve import column_of, solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import words
@@ -328,7 +328,13 @@ class _Questions:
 
         def first(world: World) -> Column | None:
             """Return the column to price first: the explained plan's, or the best known other's, if in this space."""
-            return next((c for x in known if x is not None and (c := column_like(x, world)) is not None), None)
+            for x in known:
+                for s in () if x is None else world.strategies():
+                    of = x.strategy
+                    alike = (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes)
+                    if alike and world.has(s, x.p, x.v, x.zero):
+                        return replace(x, strategy=s)
+            return None
 
         same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
@@ -400,7 +406,11 @@ class _Questions:
         return self._as_other(v, found)
 
     def _as_other(self, v: Variant, found: "_Answer") -> Other:
-        in_dollars, value = self.plan.instance.objective.in_dollars, _value(v, found.plan)
+        in_dollars, value = self.plan.instance.objective.in_dollars, v.value
+        if found.plan is not None and v.without and v.choice not in ("site", "sites"):
+            values = layout_values(strategy_of(found.plan))
+            values["stripes"] = next((t.stripes for t in found.plan.templates.values()), v.value)
+            value = str(values.get(v.choice, v.value))
         if found.value is not None and found.bound is not None and found.bound < found.value * (1 - SHOWN):
             found = replace(found, proved=False)  # a search that ended within the tolerance
         changed = changed_in_words(v.choice, v.plan_value, value)
@@ -448,15 +458,6 @@ def _decided(plan: JointPlan) -> tuple[Any, ...]:
     c = plan.column
     layout = c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero
     return *layout, plan.blocks_by_site, round(plan.capital_usd)
-
-
-def _value(v: Variant, plan: JointPlan | None) -> str:
-    """Return the value of an explained choice in a plan; the value asked for where that says it all."""
-    if plan is None or v.choice in ("site", "sites") or not v.without:
-        return v.value
-    if v.choice == "stripes":
-        return str(next((t.stripes for t in plan.templates.values()), v.value))
-    return str(layout_values(strategy_of(plan)).get(v.choice, v.value))
 
 
 @dataclass(frozen=True, slots=True)
