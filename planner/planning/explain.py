@@ -406,11 +406,7 @@ class _Questions:
         return self._as_other(v, found)
 
     def _as_other(self, v: Variant, found: "_Answer") -> Other:
-        in_dollars, value = self.plan.instance.objective.in_dollars, v.value
-        if found.plan is not None and v.without and v.choice not in ("site", "sites"):
-            values = layout_values(strategy_of(found.plan))
-            values["stripes"] = next((t.stripes for t in found.plan.templates.values()), v.value)
-            value = str(values.get(v.choice, v.value))
+        in_dollars, value = self.plan.instance.objective.in_dollars, _value(v, found.plan)
         if found.value is not None and found.bound is not None and found.bound < found.value * (1 - SHOWN):
             found = replace(found, proved=False)  # a search that ended within the tolerance
         changed = changed_in_words(v.choice, v.plan_value, value)
@@ -458,6 +454,15 @@ def _decided(plan: JointPlan) -> tuple[Any, ...]:
     c = plan.column
     layout = c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero
     return *layout, plan.blocks_by_site, round(plan.capital_usd)
+
+
+def _value(v: Variant, plan: JointPlan | None) -> str:
+    """Return the value of an explained choice in a plan; the value asked for where that says it all."""
+    if plan is None or v.choice in ("site", "sites") or not v.without:
+        return v.value
+    if v.choice == "stripes":
+        return str(next((t.stripes for t in plan.templates.values()), v.value))
+    return str(layout_values(strategy_of(plan)).get(v.choice, v.value))
 
 
 @dataclass(frozen=True, slots=True)
