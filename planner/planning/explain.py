@@ -28,7 +28,7 @@ from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
 from planner.planning.hardware_choice import best_choice, in_time
-from planner.planning.solve import column_like, column_of, solve_instance
+from planner.planning.solve import column_of, solve_instance
 from planner.solvers.progress import start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import words
@@ -328,7 +328,13 @@ class _Questions:
 
         def first(world: World) -> Column | None:
             """Return the column to price first: the explained plan's, or the best known other's, if in this space."""
-            return next((c for x in known if x is not None and (c := column_like(x, world)) is not None), None)
+            for x in known:
+                for s in () if x is None else world.strategies():
+                    of = x.strategy
+                    alike = (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes)
+                    if alike and world.has(s, x.p, x.v, x.zero):
+                        return replace(x, strategy=s)
+            return None
 
         same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())

@@ -225,15 +225,6 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
     return None
 
 
-def column_like(column: Column, world: World) -> Column | None:
-    """Return another question's column in an instance's declared space, as a session's start; None if not in it."""
-    of = column.strategy
-    for s in world.strategies():
-        if (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes):
-            return replace(column, strategy=s) if world.has(s, column.p, column.v, column.zero) else None
-    return None
-
-
 def better_of(found: Plan, start: Plan, instance: Instance) -> Plan:
     """Return the session's start plan in place of what a search that was cut short has, where the start is better.
 
