@@ -187,7 +187,6 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
     attention = min(element, COMPUTE_BYTES["fp8"]) if operations.attends_in_fp8(m) else element
-    mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
     sizes = ElementBytes(element, product, attention, mask=0.0 if flash else 1.0)
 
     def stored(recompute: Recompute) -> float:
@@ -205,11 +204,12 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     if experts is not None:
         widest = experts.per_token * (2 * m.model.hidden + wide * experts.ffn)
     gradients = element * tokens * (m.model.hidden / s.split + widest / s.tensor_parallel)
-    kept = (stored(mode) - selective) * (1 - dropped)
+    in_work = stored("selective")
+    kept = ((in_work if flash or "core_attn" in modules else stored("none")) - selective) * (1 - dropped)
     return LayerBytes(
         kept=kept * stays,
         checkpoint=stored("full") * stays,
-        in_work=stored("selective"),
+        in_work=in_work,
         selective=selective,
         gradients=gradients,
         offloaded=kept * m.software.activation_offload,

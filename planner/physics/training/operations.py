@@ -1,7 +1,7 @@
 """Seconds of the operations of one layer on one GPU, forward and backward: GEMMs, attention, and work bound by HBM."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from planner.instance.base_types import Dtype
 from planner.instance.hardware import Accelerator, Rack
@@ -84,8 +84,7 @@ Kind = Literal["gemm", "attention", "elementwise", "quantise"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-@dataclass(frozen=True, slots=True)
-class LayerOperation:
+class LayerOperation(NamedTuple):  # a tuple, since no search makes anything else as often
     """One operation of a layer, with the seconds that it keeps one GPU busy."""
 
     name: str
@@ -97,7 +96,7 @@ class LayerOperation:
 def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
     """Return the bytes of an element as operations read it (GEMM operands), with its share of the scales."""
     dtype = dtype or m.precision.compute
-    scale = {"fp8": SCALE_BYTES[m.software.fp8_recipe], "fp4": FP4_SCALE_BYTES}.get(dtype, 0.0)
+    scale = SCALE_BYTES[m.software.fp8_recipe] if dtype == "fp8" else FP4_SCALE_BYTES if dtype == "fp4" else 0.0
     return COMPUTE_BYTES[dtype] + scale
 
 
