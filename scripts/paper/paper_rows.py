@@ -383,7 +383,8 @@ def unchecked() -> Iterator[Row]:
     one = c.replicas * SEQUENCE
 
     def bubble(micro_batches: float) -> float:
-        return float(schedule.bubble_seconds("1f1b", c.layers, 1, 0.5, 0.25, 0.25, 0.0)) / micro_batches
+        counts = schedule.PipelineCounts(c.layers, 1, micro_batches)
+        return float(schedule.bubble_seconds("1f1b", counts, (0.5, 0.25, 0.25), 0.0)) / micro_batches
 
     yield Row("tokens of one micro-batch on every replica, 100T", "M", None, one / 1e6)
     yield Row("tokens that fill the pipeline once, 100T", "G", None, c.layers * one / 1e9)

@@ -15,17 +15,17 @@ from planner.physics import Floats, Num, tick
 Schedule = Literal["1f1b", "zb-h1"]
 
 
-def bubble_seconds(
-    schedule: Schedule,
-    pipeline: Num,
-    virtual_stages: Num,
-    forward: Num,
-    backward_input: Num,
-    backward_weight: Num,
-    send: Num,
-    *,
-    micro_batches: Num = np.inf,
-) -> Num:
+@dataclass(frozen=True, slots=True)
+class PipelineCounts:
+    """The counts of a pipeline schedule: stages, chunks of a stage, micro-batches of a step, and of rounds if given."""
+
+    pipeline: Num
+    virtual_stages: Num
+    micro_batches: Num
+    rounds: tuple[Num, Num] | None = None  # micro-batches through one chunk before the next, in the first and the last
+
+
+def bubble_seconds(order: Schedule, counts: PipelineCounts, passes: tuple[Num, Num, Num], send: Num) -> Num:
     """Compute the idle seconds of one of p equal stages in a step, the bubble, from the passes F, B, W of a chunk.
 
     1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section
@@ -39,22 +39,12 @@ def bubble_seconds(
     2401.10241, table 2) where W is the shortest pass, else what filling (F) or the way back (B) costs. Exact without
     sends; with them exact for m > p and 2·S ≤ W, an upper bound for m ≤ p, a lower one for m > p and 2·S > W.
     """
-    work = forward + backward_input
-    if schedule == "zb-h1":
-        saving = np.minimum(np.minimum(backward_weight - 2 * send, backward_input - send), forward)
-        return (pipeline - 1) * (work + 2 * send) - (np.minimum(micro_batches, pipeline) - 1) * saving
-    sends = 2 * (pipeline * virtual_stages - 1) * np.minimum(pipeline - 1, 1)
-    return (pipeline - 1) * (work + backward_weight) + sends * send
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineCounts:
-    """The counts of a pipeline schedule: stages, chunks of a stage, micro-batches of a step, and of rounds if given."""
-
-    pipeline: Num
-    virtual_stages: Num
-    micro_batches: Num
-    rounds: tuple[Num, Num] | None = None  # micro-batches through one chunk before the next, in the first and the last
+    (forward, back, weights), p = passes, counts.pipeline
+    if order == "zb-h1":
+        saving = np.minimum(np.minimum(weights - 2 * send, back - send), forward)
+        return (p - 1) * (forward + back + 2 * send) - (np.minimum(counts.micro_batches, p) - 1) * saving
+    sends = 2 * (p * counts.virtual_stages - 1) * np.minimum(p - 1, 1)
+    return (p - 1) * (forward + back + weights) + sends * send
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:

@@ -242,9 +242,9 @@ def pipeline_bubble_seconds(
     # The passes share a stage's time as they share a layer's.
     layer = sharded.layer_seconds
     forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
-    p, v, chunk = counts.pipeline, counts.virtual_stages, stage_seconds / counts.virtual_stages
+    chunk = stage_seconds / counts.virtual_stages
     passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
-    return schedule.bubble_seconds(order, p, v, *passes, send_seconds, micro_batches=counts.micro_batches)
+    return schedule.bubble_seconds(order, counts, passes, send_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
