@@ -94,7 +94,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
         power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
         racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak, until = racks * machine.rack.gpus * machine.peak_flop_per_second, deadline * SECONDS_PER_DAY
-    flop = START * float(transformer.budget_flop(peak, until, utilisation=instance.workload.availability))
+    flop = START * (peak * until * instance.workload.availability)
     for _ in range(24):  # four to eight plans are usual
         try:
             last = bracket.move(flop, solve_days, instance, progress)
@@ -108,7 +108,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
             break
         if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
             peak = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second
-            ideal = float(transformer.budget_flop(peak, until))
+            ideal = peak * until
         if bracket.closed or clock.passed:
             break
         flop = min(bracket.next(flop), ideal)
@@ -144,8 +144,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
 
     flop, seconds = float(transformer.training_flop(candidate.parameters, tokens)), deadline * SECONDS_PER_DAY
     peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
-    full, rate = float(transformer.budget_flop(every * peak, seconds)), choose.assumed_flop_per_second
-    assumed = float(transformer.budget_flop(every * (rate or 0.0), seconds))
+    full, rate = every * peak * seconds, choose.assumed_flop_per_second
     in_order = [days for _, days in sorted(bracket.days.items())]
     grows = in_order == sorted(in_order)  # of the models with a plan larger ones took no fewer days
     most = max(min(bracket.high, full) if grows else full, flop)
@@ -159,7 +158,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
         loss=loss,
         loss_bound=min(ideal_at(most).loss, loss),
         ideal=ideal_at(full),
-        assumed=None if rate is None else ideal_at(assumed),
+        assumed=None if rate is None else ideal_at(every * rate * seconds),
         compute_shares=_compute_shares(layout, candidate.parameters, peak),
         days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
     )

@@ -82,10 +82,7 @@ def laws() -> dict[str, dict[str, list[float]]]:
 def scaling_laws() -> Iterator[Row]:
     """Compute-optimal sizes (section 3.1)."""
     rate, points = RACKS * RACK_FLOP_PER_SECOND, laws()
-    budgets = {
-        "6 months": transformer.budget_flop(rate, MONTHS_6),
-        "24 months": transformer.budget_flop(rate, MONTHS_24),
-    }
+    budgets = {"6 months": rate * MONTHS_6, "24 months": rate * MONTHS_24}
     two = points["chinchilla-2"]
     data, size = (
         {k: transformer.fitted_power_law(two["flop"], two[what], c) / 1e12 for k, c in budgets.items()}

@@ -256,12 +256,6 @@ def test_optimum_of_half_a_year_and_of_two() -> None:
     assert tf.fitted_power_law(FLOP, PARAMETERS, 4 * SIX_MONTHS) == pytest.approx(103.5e12, rel=0.01)
 
 
-def test_budget() -> None:
-    """1 PFLOP/s for a day at 40 % is 3.456e19 FLOP, at full use 8.64e19."""
-    assert tf.budget_flop(1e15, 86_400) == pytest.approx(8.64e19)
-    assert tf.budget_flop(1e15, 86_400, utilisation=0.4) == pytest.approx(3.456e19)
-
-
 def test_training_flop() -> None:
     assert tf.training_flop(175e9, 300e9) == pytest.approx(3.15e23)
     assert math.isclose(tf.training_flop(1.0, 1.0), 6.0)
