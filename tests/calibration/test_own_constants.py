@@ -20,7 +20,6 @@ from planner.calibration.fit import (
     Numbers,
     Prior,
     Shifts,
-    dtype_of,
     read_runs,
     shifts,
     step_seconds,
@@ -316,8 +315,13 @@ def test_a_cut_model_and_an_own_network(tmp_path: Path) -> None:
     ("text", "dtype"),
     [("BF16", "bf16"), ("bfloat16", "bf16"), ("float16", "fp16"), ("NVFP4", "fp4"), ("FP8-CS", "fp8"), ("int4", None)],
 )
-def test_names_of_precisions(text: str, dtype: str | None) -> None:
-    assert dtype_of(text) == dtype
+def test_names_of_precisions(tmp_path: Path, text: str, dtype: str | None) -> None:
+    path = write_rows(tmp_path / "log.csv", [(*FINE, "gb200", text)], (*HEADER, "accelerator", "precision"))
+    if dtype is not None:
+        assert read_runs(path)[0].machine.precision.compute == dtype
+        return
+    with pytest.raises(InputError, match="column precision: must be a type that GB200 has"):
+        read_runs(path)
 
 
 WRONG = {
