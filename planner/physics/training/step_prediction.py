@@ -142,9 +142,10 @@ def inside_rack(x: Pipeline) -> Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedTimes:
-    """Times in seconds of a step's layer and micro-batch under ZeRO: compute, exposed traffic, and free time of NIC."""
+    """A pipeline's seconds of a layer and micro-batch under ZeRO among replicas: exposed traffic, free time of NIC."""
 
-    times: LayerTimes
+    pipeline: Pipeline
+    group: ReplicaGroup
     sharding_seconds: Num
     free_forward_seconds: Num
     free_backward_seconds: Num
@@ -152,7 +153,8 @@ class ShardedTimes:
     @property
     def layer_seconds(self) -> Num:
         """Return the seconds of a step's layer and micro-batch under ZeRO, forward and backward, no full recompute."""
-        return self.times.forward_seconds + self.times.backward_seconds + self.sharding_seconds
+        times = self.pipeline.times
+        return times.forward_seconds + times.backward_seconds + self.sharding_seconds
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
@@ -163,18 +165,19 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
     forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
     exposed = m.software.sharding_exposed * (forward + backward)
     return ShardedTimes(
-        times=x.times,
+        pipeline=x,
+        group=group,
         sharding_seconds=np.maximum(0.0, forward - f) + np.maximum(0.0, backward - b) + exposed,
         free_forward_seconds=np.maximum(0.0, f - forward - x.context_nic),
         free_backward_seconds=np.maximum(0.0, b - backward - 2 * x.context_nic),
     )
 
 
-def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
+def exposed_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
     """Compute the seconds of pipeline sends that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
-    hidden = (v > 1) * float("sends" in x.machine.software.overlaps) * send
+    hidden = (v > 1) * float("sends" in sharded.pipeline.machine.software.overlaps) * send
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
     def chunk(size: Num) -> Num:  # both ways: what does not overlap, and what is longer than the passes
@@ -184,12 +187,10 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
     return larger * chunk(small + 1) + (v - larger) * chunk(small)
 
 
-def stage_seconds(
-    x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num
-) -> Num:
+def stage_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num) -> Num:
     """Compute a stage's seconds a micro-batch: layers, recomputation and exposed sends, no head nor front layers."""
-    exposed = exposed_seconds(x, sharded, virtual_stages, layers, send)
-    return layers * sharded.layer_seconds + recomputed * x.times.recompute_seconds + exposed
+    exposed = exposed_seconds(sharded, virtual_stages, layers, send)
+    return layers * sharded.layer_seconds + recomputed * sharded.pipeline.times.recompute_seconds + exposed
 
 
 def end_seconds(x: Pipeline, stages: Ints, pipeline: int) -> Num:
@@ -210,10 +211,10 @@ def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
     return max(virtual_stages, (transformer.front_layers(x.machine.model) - 1) * virtual_stages + 1)
 
 
-def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
+def chunk_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
     """Compute the seconds of the largest chunk of a pipeline stage: whole layers, and whole ones recomputed."""
     whole, repeated = np.ceil(layers / virtual_stages), np.ceil(recomputed / virtual_stages)
-    return whole * sharded.layer_seconds + repeated * x.times.recompute_seconds
+    return whole * sharded.layer_seconds + repeated * sharded.pipeline.times.recompute_seconds
 
 
 def alike_stages(x: Pipeline, pipeline: int) -> Ints:
@@ -223,28 +224,23 @@ def alike_stages(x: Pipeline, pipeline: int) -> Ints:
     return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
 
 
-def excess_seconds(
-    x: Pipeline, sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int
-) -> float:
+def excess_seconds(sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int) -> float:
     """Compute the seconds that unequal chunks of the slowest stage add to a step, by the order of events."""
     # The last stage has the head in its last chunk, a third of it forward: one product of three.
-    last = stage == counts.pipeline - 1
+    x, last = sharded.pipeline, stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     first = bool(transformer.smaller_chunks_first(x.machine.model, stage))
     return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
-def pipeline_bubble_seconds(
-    sharded: ShardedTimes, order: Schedule, counts: PipelineCounts, stage_seconds: Num, send_seconds: Num
-) -> Num:
+def pipeline_bubble_seconds(sharded: ShardedTimes, counts: PipelineCounts, stage_seconds: Num, send: Num) -> Num:
     """Compute the bubble of a step: seconds to fill and drain the pipeline, `stage_seconds` a micro-batch and stage."""
     # The passes share a stage's time as they share a layer's.
-    layer = sharded.layer_seconds
-    forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
-    chunk = stage_seconds / counts.virtual_stages
+    x, layer, chunk = sharded.pipeline, sharded.layer_seconds, stage_seconds / counts.virtual_stages
+    forward, weights = x.times.forward_seconds / layer, x.times.weight_gradient_seconds / layer
     passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
-    return schedule.bubble_seconds(order, counts, passes, send_seconds)
+    return schedule.bubble_seconds(x.order, counts, passes, send)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,11 +294,9 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
 
 
 def once_parts(
-    x: Pipeline,
     sharded: ShardedTimes,
     fibre: LayoutFibre | None,
     counts: PipelineCounts,
-    group: ReplicaGroup,
     layers: Num,
     chunk_seconds: Num,
     send: Num,
@@ -312,14 +306,15 @@ def once_parts(
     """Compute the seconds of a step's parts that occur once, by the largest stage's `layers` and the largest chunk."""
     # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
-    p, v, micro_batches, zero = counts.pipeline, counts.virtual_stages, counts.micro_batches, x.zero_stage
-    m, s, w = x.machine, x.shape, weights_of(x.machine, x.shape)
+    x, group = sharded.pipeline, sharded.group
+    p, v, micro_batches = counts.pipeline, counts.virtual_stages, counts.micro_batches
+    m, s, w, zero = x.machine, x.shape, weights_of(x.machine, x.shape), x.zero_stage
     end = memory.end_copies(m.model, 0, p)
     # The stage that ends last is taken to be as large as the largest.
     last = m, s, w, group, x.times, counts
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
     parts = {
-        "pipeline_bubble": pipeline_bubble_seconds(sharded, x.order, counts, chunk_seconds * v, send),
+        "pipeline_bubble": pipeline_bubble_seconds(sharded, counts, chunk_seconds * v, send),
         "data_parallel": layer_time.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
@@ -363,9 +358,9 @@ def step_breakdown(
     heads = np.where(np.arange(p) == p - 1, x.head, 0.0) + np.where(np.arange(p) == 0, x.embedding, 0.0)
     n = float(schedule.effective_micro_batches(strategy.micro_batches, p, v))
     each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
-    waits = np.array([excess_seconds(x, sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
+    waits = np.array([excess_seconds(sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
     front = np.array(transformer.front_by_stage(machine.model, strategy.layers_per_stage, v))
-    each = stage_seconds(x, sharded, v, layers, recompute, send) + front * x.front_excess_seconds
+    each = stage_seconds(sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))
     slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
     usual = slow_layers - dense
@@ -376,9 +371,9 @@ def step_breakdown(
     sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
     if sites > 1 and c.wan_gbps is not None:
         fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms or 0.0, round_trips=c.wan_round_trips)
-    parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
-    chunk = np.max(chunk_seconds(x, sharded, v, layers, recompute))
-    parts |= once_parts(x, sharded, fibre, counts, group, int(layers.max()), chunk, send)
+    parts["pipeline_send"] = n * exposed_seconds(sharded, v, slow_layers, send)
+    chunk = np.max(chunk_seconds(sharded, v, layers, recompute))
+    parts |= once_parts(sharded, fibre, counts, int(layers.max()), chunk, send)
     parts["chunk_wait"] = waits[slowest]
     parts["sharding"] += parts.pop("end_sharding")
     parts["recompute"] += n * repeated * x.times.recompute_seconds

@@ -378,8 +378,8 @@ def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Condition
     counts = schedule.PipelineCounts(s.pipeline_parallel, s.virtual_stages, s.micro_batches)
 
     def once(slowdown: float, *, alone: bool = False) -> dict[str, Any]:
-        own = replace(group, slowdown=slowdown)
-        return step_prediction.once_parts(x, sharded, None, counts, own, max(s.layers_per_stage), 1.0, 0.5, alone=alone)
+        own = replace(sharded, group=replace(group, slowdown=slowdown))
+        return step_prediction.once_parts(own, None, counts, max(s.layers_per_stage), 1.0, 0.5, alone=alone)
 
     bound, found = once(c.allreduce_slowdown, alone=True), once(c.allreduce_slowdown)
     wait = float(found.pop("ring_wait"))
