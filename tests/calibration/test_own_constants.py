@@ -13,7 +13,7 @@ from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_lo
 from tiers import slow
 
 import planner
-from planner.calibration.constants import CODE, GPU, TUNABLES, MeasuredConstants, machines_with, value_at
+from planner.calibration.constants import CODE, GPU, TUNABLES, FittedConstant, Kind, MeasuredConstants, machines_with
 from planner.calibration.fit import (
     COLUMNS,
     MeasuredRun,
@@ -80,13 +80,11 @@ def test_every_tunable_is_determined_or_kept(found: MeasuredConstants) -> None:
     names = {(GPU if t.kind == "accelerators" else CODE) + t.path for t in TUNABLES}
     assert names <= set(found.values) | set(found.kept)
     assert set(found.values).isdisjoint(found.kept)
-    entries = {
-        GPU: Accelerator.model_validate(catalogue("accelerators")[ACCELERATOR]),
-        CODE: Software.model_validate(catalogue("software")[SOFTWARE]),
-    }
     for path, kept in found.kept.items():
-        part = GPU if path.startswith(GPU) else CODE
-        assert kept.value == value_at(entries[part], path.removeprefix(part))
+        kind: Kind = "accelerators" if path.startswith(GPU) else "software"
+        name = ACCELERATOR if kind == "accelerators" else SOFTWARE
+        constant = FittedConstant(kind, (name,), path.removeprefix(GPU).removeprefix(CODE), 0.0, 1.0)
+        assert kept.value == constant.read()
         assert kept.reason
 
 
@@ -200,7 +198,7 @@ def test_sweeps_use_them(found: MeasuredConstants) -> None:
     gpus = [Accelerator.model_validate(t.data["hardware"]["accelerator"]) for t in tasks]
     other = catalogue("accelerators")["A100-80GB"]["gemm_efficiency"]["max_share"]["bf16"]
     own = found.values[GPU + share].value
-    assert [value_at(gpu, share) for gpu in gpus] == [own, other, own, own]
+    assert [gpu.gemm_efficiency.max_share["bf16"] for gpu in gpus] == [own, other, own, own]
     assert gpus[2].gemm_efficiency.operand_traffic == 0.5
     assert {t.data["workload"]["software"]["step_seconds"] for t in tasks} == {found.values[STEP].value}
 
