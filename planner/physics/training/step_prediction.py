@@ -344,15 +344,23 @@ def once_parts(
     return parts
 
 
+def times_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) -> ShardedTimes:
+    """Time the pipeline of a parallel strategy given in full, and its layers under ZeRO, to predict its step."""
+    x = pipeline_of(m, strategy.shape, c.transport_slowdown)
+    x = replace(x, zero_stage=strategy.zero_stage, order=strategy.schedule)
+    x = inside_rack(x) if strategy.stages_per_rack >= strategy.pipeline_parallel else x
+    racks, shards = strategy.group_racks(m.rack.gpus), strategy.min_replicas
+    return sharded_times(x, ReplicaGroup(strategy.replicas_per_rack, racks, shards, c.allreduce_slowdown))
+
+
 def step_breakdown(
-    machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup | None = None
+    machine: Machine, c: Conditions, strategy: ParallelStrategy, sharded: ShardedTimes | None = None
 ) -> dict[str, float]:
-    """Predict the seconds of one step by part; the parts sum to the step."""
+    """Predict the seconds of one step by part, which sum to the step; `sharded`: the times of its layers, if known."""
     # The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
     # filling and draining take the largest chunk of any stage on every other stage.
-    x = pipeline_of_strategy(machine, c, strategy)
-    group = replace(group or _group(machine, strategy), slowdown=c.allreduce_slowdown)
-    sharded, p, v = sharded_times(x, group), strategy.pipeline_parallel, strategy.virtual_stages
+    sharded = times_of_strategy(machine, c, strategy) if sharded is None else sharded
+    x, p, v = sharded.pipeline, strategy.pipeline_parallel, strategy.virtual_stages
     counts, send = PipelineCounts(p, v, strategy.micro_batches), float(x.send(c.pipeline_send_slowdown, p))
     layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
     heads = np.where(np.arange(p) == p - 1, x.head, 0.0) + np.where(np.arange(p) == 0, x.embedding, 0.0)
@@ -388,7 +396,8 @@ def metrics(
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
     m, workload, shape, p = machine_of(instance), instance.workload, strategy.shape, strategy.pipeline_parallel
-    parts, by_part = step_breakdown(m, c, strategy), worst_memory(m, strategy)
+    sharded, by_part = times_of_strategy(m, c, strategy), worst_memory(m, strategy)
+    parts = step_breakdown(m, c, strategy, sharded)
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
@@ -397,8 +406,7 @@ def metrics(
     gradient_bytes = stage_gradient_bytes(m, shape, np.array(strategy.layers_per_stage), stage=np.arange(p), pipeline=p)
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
-    x, group, between_racks = pipeline_of_strategy(m, c, strategy), _group(m, strategy), p > strategy.stages_per_rack
-    sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
+    x, group, between_racks = sharded.pipeline, sharded.group, p > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
     allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
     backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
@@ -439,17 +447,6 @@ def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
         return {}
     m = machine_of(instance)
     return step_errors.unmeasured(m) | step_errors.outside(m, strategy_of(layout))
-
-
-def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
-    return ReplicaGroup(strategy.replicas_per_rack, strategy.group_racks(m.rack.gpus), strategy.min_replicas)
-
-
-def pipeline_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) -> Pipeline:
-    """Time the pipeline of a parallel strategy given in full, to predict its step."""
-    x = pipeline_of(m, strategy.shape, c.transport_slowdown)
-    x = replace(x, zero_stage=strategy.zero_stage, order=strategy.schedule)
-    return inside_rack(x) if strategy.stages_per_rack >= strategy.pipeline_parallel else x
 
 
 def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:

@@ -159,7 +159,9 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
             used = sum(memory.memory_by_stage(machine, strategy).values())
             if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
                 continue
-            parts = step_prediction.step_breakdown(cut.space.machine, conditions, strategy, group)
+            times = step_prediction.times_of_strategy(cut.space.machine, conditions, strategy)
+            times = step_prediction.sharded_times(times.pipeline, replace(group, slowdown=PHI))
+            parts = step_prediction.step_breakdown(cut.space.machine, conditions, strategy, times)
             found.append((sum(parts.values()) / m, _with_least_waits(split, m, layers, repeated)))
     return found
 
