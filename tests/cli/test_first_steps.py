@@ -50,9 +50,9 @@ def test_catalogue_lists_every_name(kind: str) -> None:
 
 def test_catalogue_has_every_kind() -> None:
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
-    # Of predictions, of racks, in whose table it is, and of files of other tools: nothing names their entries.
+    # Of predictions, of racks, in whose table it is, and of frameworks and their files: nothing names their entries.
     predictions, others = {"step_errors", "constant_support", "plausible_ranges"}, {"flag_effects", "config_families"}
-    assert files - set(KINDS) == predictions | others | {"rack_accelerators"}
+    assert files - set(KINDS) == predictions | others | {"rack_accelerators", "framework_rules"}
 
 
 def test_catalogue_of_all_and_of_one() -> None:
