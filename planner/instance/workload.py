@@ -88,6 +88,8 @@ class PointsLaw(Sourced):
     def _faults(self) -> Iterator[str]:
         if not len(self.parameters) == len(self.flop) == len(self.tokens):
             yield "parameters, flop and tokens must be of one length; complete the points"
+        if len(set(self.flop)) < 2:
+            yield f"flop must have two different values or more (all are {self.flop[0]:g}); give points apart"
 
 
 class LossLaw(Sourced):
