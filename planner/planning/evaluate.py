@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby, product
 from typing import Any, get_args
 
-import numpy as np
 from pydantic import Field, ValidationError
 
 from planner.calibration.constants import CODE, GPU, is_tunable
@@ -28,7 +27,7 @@ from planner.physics.recovery import best_stretch
 from planner.physics.site import cost
 from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
-from planner.physics.training.memory import memory_by_stage
+from planner.physics.training.memory import memory_by_stage, worst_memory
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, layout_values, strategy_of
 from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
@@ -90,7 +89,7 @@ def evaluated(instance: Instance) -> Evaluation:
         least = strategy.zero_stage
         for zero in machine.software.zero_stages_under(strategy.pipeline_parallel):
             other = replace(strategy, zero_stage=zero)
-            if sum(memory_by_stage(machine, other).values(), np.zeros(1)).max() <= memory_limit_bytes(instance):
+            if sum(worst_memory(machine, other).values()) <= memory_limit_bytes(instance):
                 filled = {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
                 strategy = other
                 break
@@ -497,7 +496,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     choices = nearest_choices(run, framework)
     if not choices:
         return None
-    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
+    own = layout_values(strategy_of(run.layout))
     question = layout_question(plan.instance.replaced(pins={}), run.gpus)
     before, best = _evaluated(question, own), None
     by_stage = framework in ("megatron", "nemo")
@@ -528,7 +527,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
     """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
     question = plan.instance.replaced(pins={})
-    layout = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
+    layout = layout_values(strategy_of(run.layout))
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software

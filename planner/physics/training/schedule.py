@@ -99,7 +99,7 @@ def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
 
 
 def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
-    """Divide the layers of a pipeline stage into chunks as equal as possible, the larger first or the smaller."""
+    """Divide layers, as of a pipeline stage into chunks, as equally as possible, the larger first or the smaller."""
     sizes = tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
     return sizes[::-1] if smaller_first else sizes
 
@@ -209,7 +209,7 @@ def excess_seconds(
     forward = (*forward[:-1], min(max(forward), forward[-1] + head[0]))
     backward = (*backward[:-1], max(backward[-1], min(backward[0], backward[-1] + head[1])))
     stage, largest = math.fsum(forward) + math.fsum(backward), max(forward) + max(backward)
-    rounds = micro_batches + (v - 1) / v * (-micro_batches % pipeline)
+    rounds = effective_micro_batches(micro_batches, pipeline, v)
     finish = finish_seconds(pipeline, micro_batches, forward, backward)
     return max(0.0, finish - rounds * stage - (pipeline - 1) * largest)
 

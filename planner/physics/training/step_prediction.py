@@ -376,8 +376,8 @@ def step_breakdown(
         part: n * (usual * seconds + dense * x.front.parts[part]) for part, seconds in x.times.parts.items()
     }
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
-    sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
-    if sites > 1 and c.wan_gbps is not None:
+    fibre, sites = None, sum(d > 0 for d in strategy.data_parallel_by_site)
+    if c.wan_gbps is not None:
         fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms or 0.0, round_trips=c.wan_round_trips)
     parts["pipeline_send"] = n * exposed_seconds(sharded, v, slow_layers, send)
     chunk = np.max(chunk_seconds(sharded, v, layers, recompute))

@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.instance.workload import DepthLaw, LossLaw, Model, PointsLaw, PowerOf
 from planner.physics import Num
+from planner.physics.training.schedule import chunk_sizes
 
 
 def head_widths(model: Model) -> tuple[int, int]:
@@ -153,9 +154,8 @@ def smaller_chunks_first(model: Model, stage: Num) -> Num:
 def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
     """Count the dense front layers of each pipeline stage, whose chunks follow each other stage by stage, in rounds."""
     left, found = front_layers(model), [0] * len(layers_per_stage)
-    for chunk in range(virtual_stages):
-        for stage, layers in enumerate(layers_per_stage):
-            size = layers // virtual_stages + (chunk < layers % virtual_stages)
+    for sizes in zip(*(chunk_sizes(layers, virtual_stages) for layers in layers_per_stage), strict=True):
+        for stage, size in enumerate(sizes):
             found[stage] += min(left, size)
             left -= min(left, size)
     return tuple(found)
