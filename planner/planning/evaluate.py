@@ -95,8 +95,8 @@ def evaluated(instance: Instance) -> Evaluation:
                 break
     if strategy.tensor_parallel > 1 and "layout.sequence_parallel" not in instance.pins:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
-    slowdown = transport_slowdown_of(instance.network)
-    conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
+    conditions = _free(instance)
+    slowdown = conditions.transport_slowdown
     try:
         metrics = step_prediction.metrics(instance, conditions, strategy)
         stretch = best_stretch(instance, strategy, metrics.step_seconds)
@@ -142,6 +142,12 @@ def evaluated(instance: Instance) -> Evaluation:
         run=run,
         extrapolated=tuple(_extrapolations(machine, strategy, rests_on)),
     )
+
+
+def _free(instance: Instance) -> Conditions:
+    """Return the conditions of an evaluated layout's step, whose network slows it by its transport alone."""
+    slowdown = transport_slowdown_of(instance.network)
+    return Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
@@ -498,7 +504,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
         return None
     own = layout_values(strategy_of(run.layout))
     question = layout_question(plan.instance.replaced(pins={}), run.gpus)
-    before, best = _evaluated(question, own), None
+    before, best = _predicted(question, own), None
     by_stage = framework in ("megatron", "nemo")
     for layout in _layouts_near(question, framework, own | choices):
         shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
@@ -509,8 +515,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
             each = (low + high) // 2
             counts = recomputed_under(at, each if by_stage else each * most) if each else ()
             values = layout | {"recompute": "full" if each else kept, "recomputed_layers_per_stage": counts}
-            tried = _evaluated(question, values)
-            if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
+            tried = _predicted(question, values)
+            if tried.fits_memory:
                 found, high = (values, tried), each - 1
             else:
                 low = each + 1
@@ -540,7 +546,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
         """Predict the step of a plan's layout with these switches as in the run file, the others as in the plan."""
         some = {name: pairs[name][0] for name in names}
         hidden = {name: some.pop(name) for name in overlaps if name in some}
-        found = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
+        found = _predicted(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
         return found.step_seconds, found.memory_bytes_per_gpu, found.memory_limit_bytes
 
     file, before = step_of(pairs), step_of(())
@@ -563,10 +569,9 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     ]
 
 
-def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
-    given = {f"layout.{name}": value for name, value in values.items() if value != ()}
-    pins = {path: list(value) if isinstance(value, tuple) else value for path, value in given.items()}
-    return evaluated(question.replaced(pins=pins))
+def _predicted(instance: Instance, values: dict[str, Any]) -> LayoutMetrics:
+    strategy = strategy_of(values | {"data_parallel_by_site": {"cluster": values["data_parallel"]}})
+    return step_prediction.metrics(instance, _free(instance), strategy)
 
 
 def _layouts_near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
