@@ -244,9 +244,8 @@ class Stages:
     @cached_property
     def _tails(self) -> list[Floats]:
         """Parts of a step that come once, the exchange between sites included, by the most layers of a stage."""
-        c, most = self.column, np.arange(1, self.column.strategy.problem.layers + 1)
-        over = {"pipeline": c.p, "virtual_stages": c.v, "layers": most}
-        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
+        most = np.arange(1, self.column.strategy.problem.layers + 1)
+        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, self.counts, most)
         return list((self._alone | {"between_sites": np.broadcast_to(between, most.shape)}).values())
 
     def once(self, chunk: float, most: int) -> float:

@@ -259,23 +259,21 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
-def between_sites_seconds(
-    x: Pipeline, fibre: LayoutFibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num
-) -> Num:
+def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: PipelineCounts, layers: Num) -> Num:
     """Compute the exposed seconds of a step's gradient exchange between sites, of the stage that ends last."""
     # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
     # the next; under interleaving their chunks are, each with 1/v of the bytes, one chunk's pass apart.
     if fibre is None or fibre.sites < 2:
         return 0.0
-    gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=pipeline)
+    gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=counts.pipeline)
     size = wan.exchange_bytes(gradients, fibre.sites)
     backward = x.times.backward_seconds
     one = layer_time.wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
-    each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(virtual_stages)
-    return one + queue_seconds(np.asarray(pipeline) * v, each / v, layers * backward / v)
+    each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(counts.virtual_stages)
+    return one + queue_seconds(np.asarray(counts.pipeline) * v, each / v, layers * backward / v)
 
 
-def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
+def sends_beside_rings(x: Pipeline, counts: PipelineCounts, racks: Num) -> Num:
     """Count the sends on a step's critical path that meet rings of the GPUs that send; none inside a rack."""
     # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
     # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
@@ -283,11 +281,11 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
     # none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send,
     # and under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide
     # meet; hidden ones follow the rings already (`sharded_times` takes their time from the NIC).
-    several, software = np.asarray(pipeline) > 1, x.machine.software
-    way = np.where(several, pipeline * virtual_stages - 1, 0)
+    several, v, software = np.asarray(counts.pipeline) > 1, counts.virtual_stages, x.machine.software
+    way = np.where(several, counts.pipeline * v - 1, 0)
     if x.zero_stage > 1:
-        shown = np.where(np.asarray(virtual_stages) > 1, 1 - ("sends" in software.overlaps), 1.0)
-        met = 2 * (way + several * micro_batches * virtual_stages * shown)
+        shown = np.where(np.asarray(v) > 1, 1 - ("sends" in software.overlaps), 1.0)
+        met = 2 * (way + several * counts.micro_batches * v * shown)
     else:
         met = way * (x.order == "1f1b" and ("gradients" in software.overlaps))
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
@@ -307,7 +305,7 @@ def once_parts(
     # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
     x, group = sharded.pipeline, sharded.group
-    p, v, micro_batches = counts.pipeline, counts.virtual_stages, counts.micro_batches
+    p, v = counts.pipeline, counts.virtual_stages
     m, s, w, zero = x.machine, x.shape, weights_of(x.machine, x.shape), x.zero_stage
     end = memory.end_copies(m.model, 0, p)
     # The stage that ends last is taken to be as large as the largest.
@@ -318,8 +316,8 @@ def once_parts(
         "data_parallel": layer_time.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
-        "between_sites": between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=layers),
-        "end_sharding": 0.0 * micro_batches,
+        "between_sites": between_sites_seconds(x, fibre, counts, layers),
+        "end_sharding": 0.0 * counts.micro_batches,
     }
     if zero >= 2:
         # Stage 3 gathers embeddings once and keeps them until their backward pass, stages 2 and 3 reduce their
@@ -327,10 +325,10 @@ def once_parts(
         # what they can of it.
         _, traffic = layer_time.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
         exposed = np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
-        parts["end_sharding"] = micro_batches * exposed
+        parts["end_sharding"] = counts.micro_batches * exposed
     if alone:
         return parts
-    met = sends_beside_rings(x, p, v, micro_batches, group.racks)
+    met = sends_beside_rings(x, counts, group.racks)
     parts["ring_wait"] = 0.0
     if np.any(np.asarray(met) > 0):  # sends on the critical path wait for rings between racks on NICs and links
         groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
@@ -411,7 +409,7 @@ def metrics(
     allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
     backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
     sent = layer_time.pipeline_send_bytes(x.machine, shape)
-    met = sends_beside_rings(x, p, strategy.virtual_stages, strategy.micro_batches, group.racks)
+    counts = PipelineCounts(p, strategy.virtual_stages, strategy.micro_batches)
     return LayoutMetrics(
         step_seconds=seconds,
         breakdown_seconds=parts,
@@ -427,7 +425,7 @@ def metrics(
         pipeline_send_seconds=float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
         pipeline_send_nic_seconds=sent / m.gpu.nic_bytes_per_second if between_racks else 0.0,  # at the ideal rate
         pipeline_send_window_seconds=float(chunk * free),
-        sends_beside_rings=float(met),
+        sends_beside_rings=float(sends_beside_rings(x, counts, group.racks)),
         allreduce_layer_seconds=float(allreduce),
         allreduce_window_seconds=backward,
         wan_window_seconds=max(strategy.layers_per_stage) * backward,
