@@ -45,7 +45,7 @@ def catalogue(kind: str) -> dict[str, Any]:
 def rules_of(software: str) -> FrameworkRules:
     """Return the layout rules of the training framework that a stack's name begins with; none for a user's own."""
     known = catalogue("framework_rules")  # a longer beginning comes before a shorter one
-    entry = next((known[start] for start in known if software.startswith(start)), {})
+    entry: Mapping[str, Any] = next((known[start] for start in known if software.startswith(start)), {})
     rules = {key: value for key, value in entry.items() if key in FrameworkRules._fields}
     return TypeAdapter(FrameworkRules).validate_python(rules) if rules else FREE
 

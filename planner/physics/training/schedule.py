@@ -209,7 +209,7 @@ def excess_seconds(
     forward = (*forward[:-1], min(max(forward), forward[-1] + head[0]))
     backward = (*backward[:-1], max(backward[-1], min(backward[0], backward[-1] + head[1])))
     stage, largest = math.fsum(forward) + math.fsum(backward), max(forward) + max(backward)
-    rounds = effective_micro_batches(micro_batches, pipeline, v)
+    rounds = float(effective_micro_batches(micro_batches, pipeline, v))
     finish = finish_seconds(pipeline, micro_batches, forward, backward)
     return max(0.0, finish - rounds * stage - (pipeline - 1) * largest)
 
