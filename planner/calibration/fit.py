@@ -43,7 +43,7 @@ from planner.physics import step_errors
 from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing
-from planner.physics.training.step_prediction import Conditions
+from planner.physics.training.step_prediction import free_conditions
 
 NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -56,7 +56,6 @@ AS_NORMAL = 1.21  # of a scale: the standard deviation of a normal variable with
 BELIEF = 0.5  # power of the evidence, as no combination is quite true (Gruenwald and van Ommen 2017)
 REWEIGHTINGS = 5  # of lines by the size of their rest
 MOST_LEVERAGE = 0.98  # of a line on its own prediction
-UNLOADED = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
 TINY = 1e-12  # in place of a constant of zero, whose logarithm would not be finite
 STEP = 1e-4  # of a constant's logarithm, for its slope
 DETERMINED = 0.5  # of a constant's own standard deviation (`spread`), at most, is left where lines determine it
@@ -418,7 +417,7 @@ def _shares(logarithms: Numbers) -> Numbers:
 
 def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
     """Predict the seconds of a step on an unloaded network, to fit measured ones."""
-    return math.fsum(step_prediction.step_breakdown(m, UNLOADED, strategy).values())
+    return math.fsum(step_prediction.step_breakdown(m, free_conditions(), strategy).values())
 
 
 def log_errors(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:

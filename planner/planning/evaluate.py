@@ -30,7 +30,7 @@ from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.memory import memory_by_stage, worst_memory
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, layout_values, strategy_of
-from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
+from planner.physics.training.step_prediction import free_conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan, name_of_part
@@ -95,8 +95,8 @@ def evaluated(instance: Instance) -> Evaluation:
                 break
     if strategy.tensor_parallel > 1 and "layout.sequence_parallel" not in instance.pins:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
-    conditions = _free(instance)
-    slowdown = conditions.transport_slowdown
+    slowdown = transport_slowdown_of(instance.network)
+    conditions = free_conditions(slowdown)
     try:
         metrics = step_prediction.metrics(instance, conditions, strategy)
         stretch = best_stretch(instance, strategy, metrics.step_seconds)
@@ -142,12 +142,6 @@ def evaluated(instance: Instance) -> Evaluation:
         run=run,
         extrapolated=tuple(_extrapolations(machine, strategy, rests_on)),
     )
-
-
-def _free(instance: Instance) -> Conditions:
-    """Return the conditions of an evaluated layout's step, whose network slows it by its transport alone."""
-    slowdown = transport_slowdown_of(instance.network)
-    return Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
@@ -571,7 +565,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
 
 def _predicted(instance: Instance, values: dict[str, Any]) -> LayoutMetrics:
     strategy = strategy_of(values | {"data_parallel_by_site": {"cluster": values["data_parallel"]}})
-    return step_prediction.metrics(instance, _free(instance), strategy)
+    return step_prediction.metrics(instance, free_conditions(transport_slowdown_of(instance.network)), strategy)
 
 
 def _layouts_near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -17,17 +17,18 @@ from planner.errors import InputError, InternalError
 from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models.joint.solve_joint import conditions_of, fewest_racks, problem_on, strategy_of
+from planner.models.joint.solve_joint import fewest_racks, strategy_of
 from planner.models.model_choice import instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
-from planner.physics.training.step_prediction import machine_of
+from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.planning.choice_ends import Progress
+from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.signals import ENDED, Deadline, first_plan_found
 
@@ -241,8 +242,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     if found.racks is None or found.plan is None:
         none = f"no layout trains it in {days:g} days, whatever the GPUs"
         return LimitPoint(**known, reason=none if found.status == "infeasible" else "the time limit came first")
-    conditions = conditions_of(problem_on(asked, found.racks))
-    strategy = strategy_of(found.plan)
+    strategy, conditions = strategy_of(found.plan), free_conditions(transport_slowdown_of(asked.network))
     breakdown = step_prediction.step_breakdown(machine, conditions, strategy)
     seconds = sum(breakdown.values())
     layout = {key: own for key, own in layout_values(strategy).items() if key in LimitLayout.model_fields}

@@ -36,6 +36,11 @@ class Conditions:
     transport_slowdown: float = 1.0
 
 
+def free_conditions(slowdown: float = 1.0) -> Conditions:
+    """Return the conditions of a step on a free network, which slows nothing above the `slowdown` of its transport."""
+    return Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
+
+
 def machine_of(instance: Instance) -> Machine:
     """Return the machine for which an instance's steps are predicted. TypeError: a catalogue name is left in it."""
     hardware, workload = instance.hardware, instance.workload
