@@ -46,7 +46,7 @@ def rules_of(software: str) -> FrameworkRules:
     """Return the layout rules of the training framework that a stack's name begins with; none for a user's own."""
     known = catalogue("framework_rules")  # a longer beginning comes before a shorter one
     entry: Mapping[str, Any] = next((known[start] for start in known if software.startswith(start)), {})
-    rules = {key: value for key, value in entry.items() if key in FrameworkRules._fields}
+    rules = {key: value for key, value in entry.items() if key not in ("note", "source")}
     return TypeAdapter(FrameworkRules).validate_python(rules) if rules else FREE
 
 
