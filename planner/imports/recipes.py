@@ -20,10 +20,10 @@ from planner.formats.yaml_text import YAML, TableText, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, OwnRun, RunValues
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems, leaves
-from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
+from planner.instance.framework_rules import TITAN_LOSS_BYTES
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
-from planner.instance.workload import CORE_ATTENTION, Model
+from planner.instance.workload import CORE_ATTENTION, Model, rules_of
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.

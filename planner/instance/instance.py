@@ -10,7 +10,6 @@ from pydantic import Field
 
 from planner.errors import InputError, hint, shown
 from planner.instance.base_types import MAX_COUNT, Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema
-from planner.instance.framework_rules import MEGATRON
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator, Hardware, HardwareAlternative, Reliability
 from planner.instance.network import FabricFamily, Medium, Network, Optics, Switch, Wan
@@ -490,7 +489,8 @@ def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iter
     if not isinstance(gpu, Accelerator) or not isinstance(software, Software):
         return
     discards = sorted({"layernorm", "moe_act"} & set(software.recompute_modules))
-    if discards and compute == "fp8" and software.fp8_recipe == "delayed" and instance.workload.rules is MEGATRON:
+    delayed = compute == "fp8" and software.fp8_recipe == "delayed"
+    if discards and delayed and instance.workload.rules.framework == "Megatron":
         scales = "under other scales than those of fp8_recipe delayed alone; choose another recipe, or take it out"
         yield f"workload.software.recompute_modules: Megatron has {discards[0]} {scales}"
     if software.fp8_attention:

@@ -9,14 +9,7 @@ from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import ONE_SITE, Instance, hardware_kind
 from planner.models import Options, batch_shares
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution
-from planner.models.joint.solve_joint import (
-    Solving,
-    conditions_of,
-    least_run_cost,
-    problem_on,
-    solve_joint,
-    solve_joint_cost,
-)
+from planner.models.joint.solve_joint import Solving, least_run_cost, problem_on, solve_joint, solve_joint_cost
 from planner.models.joint.strategy_space import JointProblem
 from planner.physics import step_errors
 from planner.physics.site import cost
@@ -210,7 +203,8 @@ def _predicted(
     for k, point in enumerate(points):
         if point is not None:
             alone = pool_instance(instance, instance.hardware.pools[k], point.sequences)
-            metrics[k] = step_prediction.metrics(alone, conditions_of(problems[k]), point.strategy)
+            conditions = step_prediction.free_conditions(problems[k].transport_slowdown)
+            metrics[k] = step_prediction.metrics(alone, conditions, point.strategy)
             if link is not None and training > 1:
                 layers = max(point.strategy.layers_per_stage)
                 exposed[k] = pool_exchange_seconds(link, metrics[k], layers, training)

@@ -50,10 +50,10 @@ def test_catalogue_lists_every_name(kind: str) -> None:
 
 def test_catalogue_has_every_kind() -> None:
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
-    # Of predictions, of racks, in whose table it is, of first instances, and of files of other tools: nothing names
-    # their entries.
+    # Of predictions, of racks, in whose table it is, of first instances, and of frameworks and their files: nothing
+    # names their entries.
     predictions = {"step_errors", "constant_support", "plausible_ranges"}
-    others = {"flag_effects", "framework_keys", "config_families"}
+    others = {"flag_effects", "framework_keys", "framework_rules", "config_families"}
     assert files - set(KINDS) == predictions | others | {"rack_accelerators", "fabric_parts"}
 
 

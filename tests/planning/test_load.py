@@ -93,6 +93,25 @@ def test_a_key_of_several_forms_has_one_complaint(value: Any, complaint: str) ->
     assert str(error.value).partition("network.")[2] == complaint
 
 
+LAW: dict[str, Any] = {"kind": "points", "parameters": [1e9, 2e9], "flop": [1e20, 2e20], "tokens": [1e9, 2e9]}
+
+
+@each(("law", "complaints"), [
+    (LAW | {"flop": [1e20, 1e20]}, [": flop must have two different values or more (all are 1e+20)"]),
+    (LAW | {"tokens": [1e9]}, [".tokens: list should have at least 2 items, not 1"]),
+    ({"kind": "loss", "e": 1.0, "a": -1, "b": 1.0, "alpha": 1.0}, [
+        ".a: input should be greater than 0 (is -1)", ".beta: is missing; add it",
+    ]),
+])  # fmt: skip
+def test_a_key_of_several_kinds_is_read_as_the_kind_that_it_says(law: dict[str, Any], complaints: list[str]) -> None:
+    with pytest.raises(InputError) as refused:
+        load_instance(with_entries(data("5gw-best-6-months"), {"workload.choose.law": law}))
+    lines = [line for line in str(refused.value).splitlines() if "choose.law" in line]
+    assert len(lines) == len(complaints)
+    for line, complaint in zip(lines, complaints, strict=True):
+        assert line.startswith(f"instance: workload.choose.law{complaint}")
+
+
 @each(
     ("text", "word"),
     [("{", "line 1"), ('{"a": 1, "a": 2}', "twice"), ('{"a": NaN}', "NaN"), ("[]", "JSON object"), ("\xff", "JSON")],

@@ -69,14 +69,14 @@ def stored_tensors(model: Model, *, routed: bool = False, imbalance: float = 1.0
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
     of_norm: tuple[RecomputeModule, ...] = () if latent is None else ("layernorm",)
     up: tuple[RecomputeModule, ...] = () if latent is None else ("mla_up_proj",)
-    rotary = 0 if latent is None else latent.head_rope
+    rotary, outputs = 0 if latent is None else latent.head_rope, model.heads * transformer.head_widths(model)[1]
     ranks = 0 if latent is None else (latent.q_rank or 0) + latent.kv_rank
     tensors = (
         StoredTensor(2 * h, whole=True),  # inputs of both norms
         StoredTensor(h, "input", whole=True, rerun=of_norm),  # of QKV
         StoredTensor(h, "input", whole=True, rerun=("mlp",) if experts is None else ("layernorm",)),  # of the FFN
         StoredTensor(transformer.attention_inputs(model), "attention", rerun=up),
-        StoredTensor(transformer.attention_outputs(model)),
+        StoredTensor(outputs),  # of attention
         StoredTensor(ranks, "input", whole=True),  # of latent attention
         StoredTensor(rotary, whole=True),
     )
@@ -125,7 +125,7 @@ def activation_bytes_per_layer(
         return element * tokens * model.hidden / s.split
     each = sizes.per_token(stored_tensors(model, routed=routed, imbalance=imbalance), s)
     if sizes.input < element:
-        each += sizes.input * transformer.attention_outputs(model) / s.tensor_parallel
+        each += sizes.input * model.heads * transformer.head_widths(model)[1] / s.tensor_parallel
     linear = tokens * (each + 2 * sizes.mask * model.hidden / s.split)
     if s.recompute == "selective":
         return linear

@@ -18,7 +18,6 @@ from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import (
     Solving,
     _below,
-    conditions_of,
     fastest_of,
     fewest_racks,
     least_run_cost,
@@ -267,7 +266,7 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
     slowed = found.seconds / (alone.plan.seconds if alone.plan else 1.0)
     assert 1.0 <= slowed <= 1.1 + 1e-9  # by the transport, which a missing network leaves out
     assert found.bound == found.seconds and found.plan is not None and found.strategy is not None
-    conditions = conditions_of(problem_on(i, 1))
+    conditions = step_prediction.free_conditions(problem_on(i, 1).transport_slowdown)
     assert racks_of(found.plan) <= (i.hardware.racks or 0)
     seconds = sum(step_prediction.step_breakdown(machine_of(i), conditions, found.strategy).values())
     assert seconds / found.plan.column.sequences == pytest.approx(found.seconds, rel=1e-9)

@@ -21,6 +21,7 @@ from planner.models.joint.strategy_space import Floats, Ints, StrategyRows
 from planner.models.joint.time_bounds import RowConditions, terms
 from planner.physics.recovery import SpareEffect, Upkeep, Way, rack_availability, standing_of, stretches
 from planner.physics.training.memory import stage_gradient_bytes
+from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step_prediction import LayoutFibre, between_sites_seconds
 
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
@@ -93,7 +94,7 @@ class ShapeProblem:
         """Compute a shape's exchange between sites in seconds a sequence, at a stage's most layers."""
         c = self.column
         x = c.strategy.pipeline(c.zero, inside=self.column.block.rack_stages == 1)
-        return between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers) / c.sequences
+        return between_sites_seconds(x, fibre, PipelineCounts(c.p, c.v, c.m), layers) / c.sequences
 
     def min_over_fibre(self, alone: Floats, layers: Ints, fibre: LayoutFibre | None) -> Floats:
         """Bound a shape's clock seconds a sequence over some fibre, given bounds without by most layers."""
