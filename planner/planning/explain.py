@@ -324,12 +324,13 @@ class _Questions:
             question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
             cache = self.cache if self.cache.question is None else replace(self.cache)
             self.own = column_of(layout, _quietly(replace(options, time_limit=None), cache).world(question))
-        known = [self.own, *(x.column for *_, x in sorted(self.plans, key=lambda x: x[0]))]
+        known = [] if self.own is None else [self.own]
+        known += [x.column for *_, x in sorted(self.plans, key=lambda x: x[0])]
 
         def first(world: World) -> Column | None:
             """Return the column to price first: the explained plan's, or the best known other's, if in this space."""
             for x in known:
-                for s in () if x is None else world.strategies():
+                for s in world.strategies():
                     of = x.strategy
                     alike = (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes)
                     if alike and world.has(s, x.p, x.v, x.zero):
