@@ -43,13 +43,6 @@ class Ways(ArrayTable):
     links: Ints
 
 
-def sizes_of_groups(s: SiteMode, _: int) -> Ints:
-    """Return the leaf domain sizes of dragonflies: none where they are not asked for, or pins name other tiers."""
-    leaf_pins = "leaf_up_ports", "leaf_bundle", "rails_per_pod", "leaf_domains_per_pod"
-    allowed = s.allows(2, "spine_up_ports") if s.mode.has_spines else s.allows(1, *leaf_pins)
-    return s.domain_sizes[: None if s.mode.grouped and allowed else 0]
-
-
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
     """Yield tables of the dragonflies of leaf domains that may beat the templates so far, the least price first."""
     shapes, (usd, mw) = _shapes(s, domains)

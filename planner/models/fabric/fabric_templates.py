@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from operator import ge
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +48,8 @@ from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
 
+# Of the templates of one kind of fabric (trees, dragonflies, four tiers) with leaf domains of some sizes.
+Builder = Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
 Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]  # prices by racks, kind of link and sizes that it joins
 FrontierRow = dict[str, Any]  # figures and choices of a design of the frontier, as `planner fabric pareto` prints them
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
@@ -61,21 +63,6 @@ DESIGN_CHOICES = (
     "spine_up", "spine_bundle", "core_boxes",
 )  # fmt: skip
 ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "super_spine_boxes")
-
-
-class Builder(NamedTuple):
-    """An enumerator of the templates of one kind of fabric (trees, dragonflies, four tiers), by leaf domain size."""
-
-    build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
-    sizes: Callable[[SiteMode, int], Ints]  # of leaf domains over which pins and ports allow it, by tiers
-    tiers: int  # the fewest, for the bound on prices
-    first: int = 1  # every so many-th size is built first: these rule out most of the others
-
-
-ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_trees, 2, first=16)
-SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_trees, 3)
-GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
-ZONES = Builder(trees.with_zones, trees.sizes_of_trees, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,26 +234,27 @@ class Templates:
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
         sites = [s for s in sites if len(s.stripes)]
         self._meet([self.rivals, *alone, *listed], sites)
-        self._add(ALL_DOMAINS, sites)
-        self._add(SOME_DOMAINS, sites)
+        self._add(trees.with_all_domains, 2, sites, every=16)
+        self._add(trees.with_some_domains, 3, sites)
         if not self.min_local_share:
-            self._add(GROUPS, sites)
+            self._add(dragonflies.with_groups, 1, sites)
             if not (shallow and len(self.latest)):
-                self._add(ZONES, sites)
+                self._add(trees.with_zones, 4, sites)
         return self.latest
 
-    def _add(self, kind: Builder, sites: list[SiteMode]) -> None:
-        """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
-        # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        sizes_of = [(s, kind.sizes(s, kind.tiers)) for s in sites]
-        begun = slice(kind.first // 2, None, kind.first)
+    def _add(self, build: Builder, tiers: int, sites: list[SiteMode], *, every: int = 1) -> None:
+        """Add the fabric templates of one kind, of `tiers` tiers or more, where they beat those found so far."""
+        # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first. One
+        # of `every` sizes of leaf domains is built first: these rule out most of the others.
+        sizes_of = [(s, s.sizes(tiers)) for s in sites]
+        begun = slice(every // 2, None, every)
         for first in (True, False):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
-            for s, every in sizes_of:
-                sizes = every[begun] if first else np.delete(every, begun)
+            for s, own in sizes_of:
+                sizes = own[begun] if first else np.delete(own, begun)
                 if not len(sizes):
                     continue
-                prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
+                prices = s.least_prices(sizes, s.leaf_share(sizes), tiers)
                 order = np.argsort(prices[0], kind="stable")
                 order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
                 if len(order):
@@ -278,7 +266,7 @@ class Templates:
             leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
             for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.traffic.nothing else groups:
                 left = domains[s.worthwhile(1.0, 1.0, *prices)]
-                for more in kind.build(s, left, leaves) if len(left) else ():
+                for more in build(s, left, leaves) if len(left) else ():
                     self.deadline.check()
                     if any(len(x) for x in more):
                         self._meet([self.latest, *more], sites)

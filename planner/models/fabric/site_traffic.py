@@ -59,17 +59,6 @@ def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, s
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
-def _tiles(every: int, size: Ints, *, first_only: bool) -> tuple[Counts, Ints, Ints]:
-    """Tile the rack order by runs of each size; return all edges, the lower edge of each run, and each size's first."""
-    count = np.ones_like(size) if first_only else -(-every // size)
-    first = np.cumsum(count) - count
-    order = np.arange(len(size))
-    low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
-    start = np.repeat(first + order, count + 1)
-    edges = np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every)
-    return edges[:, None].astype(np.int32), low, first
-
-
 def _out_of_runs(
     stages: int, blocks: int, stripes: Counts, edges: Counts, low: Ints, *, wrap: bool
 ) -> tuple[Counts, Counts, Counts]:
@@ -157,7 +146,14 @@ class SiteTraffic:
         found = np.zeros((len(stripes), len(sizes), 4))
         if self.nothing or not len(sizes):
             return found
-        edges, low, first = _tiles(self.stages * blocks, sizes // self.unit_racks, first_only=first_only)
+        # All edges of the runs, in units, the lower edge of each run, and the first run of each size.
+        every, size = self.stages * blocks, sizes // self.unit_racks
+        count = np.ones_like(size) if first_only else -(-every // size)
+        first, order = np.cumsum(count) - count, np.arange(len(size))
+        low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
+        start = np.repeat(first + order, count + 1)
+        edges = np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every)
+        edges = edges[:, None].astype(np.int32)
         step = max(1, MOST_EDGES // len(edges))
         for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
             n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of units
