@@ -321,7 +321,7 @@ class FabricSearch:
             return f"pins: tiers is {pinned}"
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
         joined = (self.instance.hardware.racks or 0) * (1 if kind.family == "rail-only" else self.gpus)
-        (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0) or math.inf
+        (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0)
         of_rack = FAMILIES[kind.family].rack_ports(self.gpus).rail_gpus
         if not kind.grouped and kind.tiers > 1 and of_rack > leaf:
             at = "" if ratio == math.inf else f" at {to_one(ratio)}"
@@ -344,7 +344,7 @@ class FabricSearch:
         # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
         # share it alike.
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
-        ratios, between, found = [self.network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
+        ratios, between, found = [self.network.ratio_of(tier) for tier in range(tiers)], tiers - 2, [(0, 0)]
         for mode in switch_modes(self.network, 1, self.instance.hardware.gpu_nic_bytes_per_second):
             if tiers == 1:
                 found.append((0, mode.switch.ports * mode.split))
@@ -369,7 +369,7 @@ class FabricSearch:
         every = design.racks * design.gpus_per_rack
         if design.grouped or switch.planes > MAX_PLANES:
             return NO_TAILS
-        joined = template.family != "rail-only" and (design.joined or design.pods == 1)
+        joined = template.family != "rail-only" and (design.tiers != 2 or design.pods == 1)
         rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
         meeting, networks = design.racks * rails * design.rail_gpus, design.networks * -(-design.rails // rails)
         # Where an oversubscribed tier joins blocks the part has two of them: it slows flows that share its links.

@@ -44,12 +44,10 @@ def site_fabric(
     switch, *above = (switches[name] for name in (template.switch, *template.above))
     design, transport_slowdown = template.design, transport_slowdown_of(network)
     free = transport.free_uplinks(design, exchange_gbps, *locality.stage_in)
-    send = transport.pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
+    loads = transport.uplink_loads(design, locality.share_leaving, locality.allreduces_leaving, free)
+    send, ring = transport.slowdowns(transport_slowdown, loads)
+    shared = transport.shared_links(transport_slowdown, loads) if sends_meet_rings else {}
     price = bill(network, switch, design, above)
-    sends = transport.send_loads(design, locality.share_leaving, free)
-    rings = transport.ring_loads(design, locality.allreduces_leaving, free)
-    shared = transport.shared_links(transport_slowdown, sends, rings) if sends_meet_rings else {}
-    ring = transport.allreduce_slowdown(transport_slowdown, design, *locality.allreduces_leaving, free=free)
     gateway, models = None, models_of(switch, above)
     if design.wan_ports:
         paid, links = wan_gateway_bill(network, switch, design), design.wan_gateway_links

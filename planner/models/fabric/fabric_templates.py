@@ -298,9 +298,9 @@ class Templates:
         sizes = [design.domain_racks * count or design.racks for count in domains]
         flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
         free = transport.free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
-        leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
-        send = transport.pipeline_send_slowdown(phi, design, *leaving, free=free)
-        allreduce = transport.allreduce_slowdown(phi, design, *map(int, groups), free=free)
+        leaving = [count / size for count, size in zip(flows, sizes, strict=True)]
+        loads = transport.uplink_loads(design, leaving, [*map(int, groups)], free)
+        send, allreduce = transport.slowdowns(self.transport_slowdown, loads)
         return Template(m.switch.name, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce, names)
 
 

@@ -56,24 +56,6 @@ def spine_bundles(s: SiteMode) -> list[int]:
     return [s.pins["spine_bundle"]] if "spine_bundle" in s.pins else [b for b in range(1, down + 1) if down % b == 0]
 
 
-def core_boxes(s: SiteMode, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints:
-    """Return the fewest cores of a tree over pods of some spines with some uplinks each; `NONE` where none do."""
-    # Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all spines in
-    # turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
-    taken, positions, ports = pods * bundle, spines * (up // bundle), s.core_ports
-    fewest = np.where(pods > 1, s.network.asked_spines, 1)
-    if down := s.pins.get("core_down_ports"):
-        each = down // taken
-        boxes = np.maximum(-(-positions // np.maximum(each, 1)), fewest)
-        if s.wan_ports:
-            boxes = np.maximum(boxes, -(-s.wan_ports // max(1, ports - down)))
-        fits = (each * taken == down) & (-(-positions // np.maximum(boxes, 1)) == each)
-        fits &= down + (s.wan_ports > 0) <= ports
-    else:
-        boxes, fits = fewest_boxes(s, taken, positions, fewest), np.asarray(True)
-    return np.where(fits & (up > 0) & (up % bundle == 0) & (boxes <= positions), boxes, NONE)
-
-
 def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
     """Count the fewest boxes of a tree's top tier, at least `fewest`, for `positions` positions of `taken` ports."""
     # The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
@@ -196,17 +178,30 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
 def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterator[tuple[Trees, Ints]]:
     """Yield trees of three tiers, the cheapest or all, with spine uplinks up to `high`, cores, and the row of each."""
     # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest.
-    pods = s.pods(x.domain, x.rails, x.width)
+    pods, down = s.pods(x.domain, x.rails, x.width), s.pins.get("core_down_ports")
+    least = np.where(pods > 1, s.network.asked_spines, 1)
     for b in spine_bundles(s):
-        if not cheapest or "core_down_ports" in s.pins:
+        if not cheapest or down:
             row, more = members(np.maximum(0, high - x.spine_up + 1))
             up = x.spine_up[row] + more
         else:
             # They must make enough positions, each of which may be a core, for the ports that the WAN gateway needs.
             needed = -(-s.wan_ports // np.maximum(1, s.core_ports - pods * b))
             row, up = np.arange(len(pods)), np.maximum(-(-x.spine_up // b), -(-needed // x.spines)) * b
-        boxes = core_boxes(s, pods[row], x.spines[row], up, b)
-        at = np.flatnonzero((up <= high[row]) & (boxes < NONE))
+        # Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all
+        # spines in turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
+        taken, positions, fewest = pods[row] * b, x.spines[row] * (up // b), least[row]
+        if down:
+            each = down // taken
+            boxes = np.maximum(-(-positions // np.maximum(each, 1)), fewest)
+            if s.wan_ports:
+                boxes = np.maximum(boxes, -(-s.wan_ports // max(1, s.core_ports - down)))
+            fits = (each * taken == down) & (-(-positions // np.maximum(boxes, 1)) == each)
+            fits &= (boxes <= positions) & (down + (s.wan_ports > 0) <= s.core_ports)
+        else:
+            boxes = fewest_boxes(s, taken, positions, fewest)
+            fits = boxes < NONE
+        at = np.flatnonzero((up <= high[row]) & fits & (up > 0) & (up % b == 0))
         if cheapest:
             at = at[np.diff(row[at], prepend=-1) != 0]
         yield replace(x.part(row[at]), spine_up=up[at], spine_bundle=np.full(len(at), b), cores=boxes[at]), row[at]
@@ -364,34 +359,23 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
             trees = replace(some.trees, spine_up=v)
             send, allreduce, _ = s.tree_crossing(trees, *_loads(s, trees, n)[:2])
             worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
+            if not worth.any():
+                continue
             if s.whole:
                 for i in np.unique(at[worth]).tolist():
                     s.tick()
                     some = rows.part(at[worth & (at == i)])
                     _, trees = _with_tops(s, replace(some.trees, spine_up=v[worth & (at == i)]), some.floor, every=True)
                     parts.append(undominated([_zone_table(s, trees, n)], power_counts=s.power_counts))
-            elif worth.any():
-                bound = np.where(worth, least, np.inf), send, allreduce
-                parts += _at_targets(s, rows, at, bound, ups, n)
+                continue
+            slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, rows.trees.domain[:1]))[:2], axis=1).tolist()
+            targets = {(a * x, b * y) for (a, b), (x, y) in product(product(FACTORS, FACTORS), slow)}
+            for target in sorted(targets):
+                s.tick()
+                inside = (send <= target[0] * (1 + ROUNDING)) & (allreduce <= target[1] * (1 + ROUNDING))
+                if (worth & inside).any():
+                    parts += _keeping(s, rows.part(np.unique(at[inside])), target, n)
         yield parts
-
-
-def _at_targets(
-    s: SiteMode, rows: ZoneRows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
-) -> list[DesignTable]:
-    # `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their
-    # slowdowns.
-    least, send, allreduce = bound
-    domain = rows.trees.domain[:1]
-    slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, domain))[:2], axis=1).tolist()
-    targets = {(a * x, b * y) for (a, b), (x, y) in product(product(FACTORS, FACTORS), slow)}
-    parts = []
-    for target in sorted(targets):
-        s.tick()
-        inside = (send <= target[0] * (1 + ROUNDING)) & (allreduce <= target[1] * (1 + ROUNDING))
-        if np.isfinite(least[inside]).any():
-            parts += _keeping(s, rows.part(np.unique(at[inside])), target, n)
-    return parts
 
 
 def _keeping(s: SiteMode, rows: ZoneRows, target: tuple[float, float], n: int) -> list[DesignTable]:
