@@ -1,6 +1,5 @@
 """The fabrics of a plan's sites: their sections of the plan, and the Pareto frontier of fabrics for its layout."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -190,11 +189,6 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
             rules.append(f"network.survives is {network.survives}")
     rules += [f"pins.{path} is {value}" for path, value in sorted(instance.pins.items()) if path.startswith("fabric.")]
     return "; ".join([*rules, *([f"leaf domains of {', '.join(map(str, leaf_sizes))} racks"] if leaf_sizes else [])])
-
-
-def lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write the frontier of a plan's site fabrics as rows that `planner plot` draws, one JSON object a line."""
-    return "".join(json.dumps({"status": "optimal", **row}) + "\n" for row in rows)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:

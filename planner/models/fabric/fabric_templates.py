@@ -206,11 +206,11 @@ class Templates:
     ) -> DesignTable:
         """Build a site's templates: trees with all domains in a pod first, then others; `listed`: known ones."""
         racks, sites, alone = traffic.racks(blocks), list[SiteMode](), list[DesignTable]()
-        known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks, bool(traffic.exchange_gbps))
+        known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks)
         if order not in self.loads_of:
             if len(self.loads_of) >= MOST_LOADS:
                 self.loads_of.pop(next(iter(self.loads_of)))
-            self.loads_of[order] = Loads(traffic, blocks, shares=bool(traffic.exchange_gbps))
+            self.loads_of[order] = Loads(traffic, blocks)
         for i, mode in enumerate(self.modes(traffic.rails)):
             # A leaf that holds an all-reduce group whole holds a unit of each block.
             largest = mode.switch.ports * mode.split // mode.rail_gpus
@@ -322,9 +322,9 @@ class WorstTraffic(SiteTraffic):
     def order(self) -> tuple[Any, ...]:
         """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
         r = self.request
-        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce
+        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce, self.exchange_gbps > 0
 
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, first_only: bool = False) -> Floats:
         """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
         del first_only  # each run has as much
         # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
@@ -332,7 +332,7 @@ class WorstTraffic(SiteTraffic):
         found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
         groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
         found[..., FLOWS] = sizes * inside
-        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * shares
+        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * (self.exchange_gbps > 0)
         tokens = transport.exchange_bound(groups, sizes, r.exchange_racks)
         found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found

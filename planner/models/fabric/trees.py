@@ -316,7 +316,7 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
     most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
     sizes, at = np.unique(np.minimum(tree.domain * tree.width, s.traffic.work_racks(s.blocks)), return_inverse=True)
-    own = s.traffic.leaving(s.blocks, leaves.stripes, sizes, shares=s.loads.shares, first_only=True)
+    own = s.traffic.leaving(s.blocks, leaves.stripes, sizes, first_only=True)
     first = own.swapaxes(0, 1)[at]
     sent = (s.mode.rail_gpus * tree.rails)[:, None] / (most * s.mode.link_nics)
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
