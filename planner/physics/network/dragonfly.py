@@ -74,6 +74,8 @@ class Dragonfly(Design):
     @property
     def local_links(self) -> int:
         """Count the cables inside the groups of a dragonfly."""
+        if self.tiers > 1:
+            return self.leaves * self.leaf_up
         return self.networks * self.leaf_bundle * sum(n * a * (a - 1) // 2 for a, n in self.group_sizes.items())
 
     @property
@@ -111,24 +113,26 @@ class Dragonfly(Design):
 
     def faults(self) -> list[str]:
         """Return the faults of a dragonfly's wiring: ports or bundles that do not add up."""
-        rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
-        if min(rails, domains, bundle) < 1:
+        rails, domains, bundle, up = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle, self.leaf_up
+        routers, ports = self.tiers == 1, self.tier_ports["spine"]
+        if routers and min(rails, domains, bundle) < 1:
             return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
+        if not routers and (min(bundle, up, rails, domains) < 1 or up % bundle):
+            return [f"leaf bundle: {up} uplinks are not whole bundles of {bundle}"]
         bad = self._leaf_faults(max(self.up_port_range))
-        if self.pods == 1 and self.leaves == self.networks:
+        if self.pods == 1 and routers and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
-        misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
-        return bad + self._group_faults(misstated) or self._wan_gateway_faults()
-
-    def _group_faults(self, misstated: bool) -> list[str]:
-        bad = []
+        if self.pods == 1 and not routers:
+            bad.append("groups: 1; several expected")
+        if not routers and self.spine_down + self.global_ports > ports:
+            bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {ports} ports")
         if self.pods == 1 and self.group_links:
             bad.append(f"groups: 1 with {self.group_links} links to others")
         if self.pods > 1 and self.group_links < 1:
             bad.append(f"reach: {self.pods} groups and {self.group_links} links between two of them")
-        if misstated:
-            bad.append(f"ports: {self.leaf_up} local and {self.spine_up} global stated, bundles and groups make others")
-        return bad
+        if self.spine_up != self.global_ports or (routers and up != self.local_ports):
+            bad.append(f"ports: {up} local and {self.spine_up} global stated, bundles and groups make others")
+        return bad or self._wan_gateway_faults()
 
     @property
     def top_ports(self) -> tuple[int, int]:
@@ -153,8 +157,8 @@ class Dragonfly(Design):
 
     @property
     def global_ports(self) -> int:
-        """Count the ports towards other groups of a switch of a full group of the dragonfly."""
-        return math.ceil(self.pod_uplinks / max(self.group_sizes))
+        """Count the ports towards other groups of a spine, or router of a full group, of the dragonfly."""
+        return math.ceil(self.pod_uplinks / (self.spines_per_pod if self.tiers > 1 else max(self.group_sizes)))
 
     def stages(self) -> list[Stage]:
         """Return the stages above the endpoints of a dragonfly: inside groups, then between them."""
@@ -225,33 +229,10 @@ class DragonflyPlus(Dragonfly):
     inside = Design.leaf_uplinks
 
     @property
-    def local_links(self) -> int:
-        """Count the cables inside the groups of a dragonfly+."""
-        return self.leaves * self.leaf_up
-
-    def faults(self) -> list[str]:
-        """Return the faults of a dragonfly+'s wiring: ports or bundles that do not add up."""
-        bundle, up = self.leaf_bundle, self.leaf_up
-        if min(bundle, up, self.rails_per_pod, self.domains_per_pod) < 1 or up % bundle:
-            return [f"leaf bundle: {up} uplinks are not whole bundles of {bundle}"]
-        bad = self._leaf_faults(up)
-        if self.pods == 1:
-            bad.append("groups: 1; several expected")
-        ports = self.tier_ports["spine"]
-        if self.spine_down + self.global_ports > ports:
-            bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {ports} ports")
-        return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
-
-    @property
     def top_ports(self) -> tuple[int, int]:
         """Count ports taken, and links from the WAN gateway, of a spine of a dragonfly+: all groups have as many."""
         links = math.ceil(self.wan_ports / self.pods)  # of the group with the most, which is every group in turn
         return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
-
-    @property
-    def global_ports(self) -> int:
-        """Count the ports of a dragonfly+'s spine towards other groups."""
-        return math.ceil(self.pod_uplinks / self.spines_per_pod)
 
     def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
         """Return the spine and port of links out of a dragonfly+ group, over its spines in turn, `behind` others."""
