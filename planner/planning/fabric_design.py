@@ -364,10 +364,9 @@ class FabricSearch:
         # They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of
         # hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
         # which of its ports.
-        design = template.design
-        switch = next(switch for switch in resolved_switches(self.network.switches) if switch.name == template.switch)
+        design, planes = template.design, template.models[0].planes
         every = design.racks * design.gpus_per_rack
-        if design.grouped or switch.planes > MAX_PLANES:
+        if design.grouped or planes > MAX_PLANES:
             return NO_TAILS
         joined = template.family != "rail-only" and (design.tiers != 2 or design.pods == 1)
         rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
@@ -380,7 +379,7 @@ class FabricSearch:
         whole = max([1.0, *leaving]) if joined else 1.0
         if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
-        tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
+        tree = part_of_design(design, planes, hosts, most=SIMULATED_HOSTS).tree
         hashed = flow_times.mean_fullest(tree, meeting, networks) / flow_times.mean_fullest(tree, tree.hosts)
         shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
         if shape in self.simulated:

@@ -69,7 +69,7 @@ ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", 
 class Template:
     """A template: a site's fabric with an order of racks, its price, power, and slowdowns of sends and allreduces."""
 
-    switch: str
+    models: tuple[Switch, ...]  # from the leaf up
     family: FabricFamily
     design: Design
     stripes: int
@@ -77,7 +77,6 @@ class Template:
     mw: float
     send: float
     allreduce: float
-    above: tuple[str, ...] = ()  # switches of the tiers above the leaves; the leaf's where none is named
 
 
 @dataclass(kw_only=True)
@@ -285,14 +284,14 @@ class Templates:
         # The model of each tier above the leaves; super-spines are of the cores' model.
         places, every = [k["spine_model"], k["core_model"]], resolved_switches(n.switches)
         places.append(k["core_model"] if k["core_up"] else 0)
-        above = [every[place - 1] if place else m.switch for place in places]
+        models = m.switch, *(every[place - 1] if place else m.switch for place in places)
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
         own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
         own["wan_ports"] = transport.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
-        design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
-        found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)
+        design = design_for(m.family, n, models, traffic.racks(blocks), rack, nic, **own)
+        found = bill(n, m.switch, design, models[1:])
         # The loads counted on the order of racks, out of a leaf, a pod and a zone.
         domains = 1, design.domains_per_pod, design.domains_per_zone
         sizes = [design.domain_racks * count or design.racks for count in domains]
@@ -301,7 +300,7 @@ class Templates:
         leaving = [count / size for count, size in zip(flows, sizes, strict=True)]
         loads = transport.uplink_loads(design, leaving, [*map(int, groups)], free)
         send, allreduce = transport.slowdowns(self.transport_slowdown, loads)
-        return Template(m.switch.name, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce, names)
+        return Template(models, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce)
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:
@@ -400,7 +399,7 @@ def alternatives(
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
     x = DesignTable.joined([NO_OPTIONS, *found.values()])
-    designs = [_row(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in range(len(x))]
+    designs = [_row(traffic, t.template(traffic, request.racks, x, i), counted) for i in range(len(x))]
     designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
     if not every and "time" in counted:
         designs = _ladder(designs, counted, t.transport_slowdown)
@@ -439,9 +438,9 @@ def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown:
     return [designs[i] for i in sorted(kept)]
 
 
-def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
+def _row(traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
     """Return the figures of a design of the frontier, those of the axes first, and its choices."""
-    d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
+    d, (leaf, *above) = x.design, x.models
     figures = {
         "cost_usd": x.usd,
         "pipeline_send_slowdown": x.send,
@@ -450,9 +449,9 @@ def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) 
         "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
     }
     row: FrontierRow = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
-    row |= figures | {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
-    others = zip(("spine_switch", "core_switch"), x.above[: d.tiers - 1], strict=False)
-    row |= {pin: name for pin, name in others if name != x.switch}
+    row |= figures | {"switches": d.switches, "switch": leaf.name, "planes": leaf.planes * d.lanes}
+    others = zip(("spine_switch", "core_switch"), above[: d.tiers - 1], strict=False)
+    row |= {pin: box.name for pin, box in others if box.name != leaf.name}
     row |= {"rails_per_leaf": d.rail_gpus} if x.family == "rail" else {}
     row |= {"family": x.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
     return row | {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}

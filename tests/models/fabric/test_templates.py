@@ -120,12 +120,11 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
     """Price and power are those of the bill, ports fit, and slowdowns are counted on the order of racks."""
     (i, traffic, blocks), (t, x) = CASES[name], table(name)
     assert len(x)
-    by_name = {s.name: s for s in i.network.switches}
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
         d = found.design
         assert d.faults() == []
-        leaf, above = by_name[found.switch], [by_name[name] for name in found.above]
+        leaf, *above = found.models
         assert (d.ports, d.tier_ports["spine"]) == (leaf.ports, above[0].ports)
         price = bill(i.network, leaf, d, above)
         assert k % 3 or of_materials(i, leaf, above, d, price) == pytest.approx(price.usd, abs=0.006)
