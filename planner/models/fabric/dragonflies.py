@@ -45,18 +45,8 @@ class Ways(ArrayTable):
 
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
     """Yield tables of the dragonflies of leaf domains that may beat the templates so far, the least price first."""
-    shapes, (usd, mw) = _shapes(s, domains)
-    order, few = np.argsort(usd, kind="stable"), 1
-    while len(order := order[s.worthwhile(1.0, 1.0, BELOW * usd[order], BELOW * mw[order])]):
-        s.tick()
-        yield [x for shape in shapes[order[:few]].tolist() for x in _of_shape(s, *shape)]
-        order, few = order[few:], min(2 * few, SHAPES_AT_A_TIME)
-
-
-def _shapes(s: SiteMode, domains: Ints) -> tuple[Ints, Prices]:
-    """List the groups of dragonflies that ports allow, priced with the fewest links and spines that the rules ask."""
-    # Columns: racks of the domain, rails and domains of a group. Under valiant all; on shortest paths the fewest of
-    # each count.
+    # The groups that ports allow: racks of the domain, rails and domains of a group. Under valiant all; on shortest
+    # paths the fewest of each count.
     valiant, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)
     rails = pod_sizes(s, s.mode.rails, "rails_per_pod", all_sizes=valiant)
     widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=valiant) for n in s.domains(domains).tolist()]
@@ -75,13 +65,19 @@ def _shapes(s: SiteMode, domains: Ints) -> tuple[Ints, Prices]:
         # A router of a largest group has ports for the others there, and its links out.
         out = -(-(groups - 1) * links // leaves)
         several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + out <= s.uplinks(domain))
-    # More uplinks than the rules ask may be wired to fewer spines, but not to fewer than have ports for all links.
+    # Priced with the fewest links and spines. More uplinks than the rules ask may be wired to fewer spines, but not to
+    # fewer than have ports for all links.
     spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports) * s.mode.has_spines
     every = np.broadcast_arrays(domain, rails, width, inner, spines, links)
     domain, rails, width, *counts = (x[several] for x in every)
     # Each link of the WAN gateway at the price of the shortest, without power: a longer one may draw less.
     wan = times(s.wan_ports * s.mode.networks, s.prices.flat_link)
-    return shapes[several], _bill(s, domain, rails, width, wan, counts)
+    shapes, (usd, mw) = shapes[several], _bill(s, domain, rails, width, wan, counts)
+    order, few = np.argsort(usd, kind="stable"), 1
+    while len(order := order[s.worthwhile(1.0, 1.0, BELOW * usd[order], BELOW * mw[order])]):
+        s.tick()
+        yield [x for shape in shapes[order[:few]].tolist() for x in _of_shape(s, *shape)]
+        order, few = order[few:], min(2 * few, SHAPES_AT_A_TIME)
 
 
 def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:

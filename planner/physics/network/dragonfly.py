@@ -136,8 +136,11 @@ class Dragonfly(Design):
 
     @property
     def top_ports(self) -> tuple[int, int]:
-        """Count ports taken, and links from the WAN gateway, of the dragonfly's router with the fewest ports free."""
-        ends, links = math.ceil((self.leaf_down + self.leaf_spare) / self.split), math.ceil(self.wan_ports / self.pods)
+        """Count ports taken, and links from the WAN gateway, of the dragonfly's switch with the fewest ports free."""
+        links = math.ceil(self.wan_ports / self.pods)  # of the group with the most
+        if self.tiers > 1:  # spines of all groups have as many
+            return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
+        ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
         each = ((ends + self.router_ports(a), math.ceil(links / a)) for a in self.group_sizes)
         return max(each, key=sum)
 
@@ -186,6 +189,9 @@ class Dragonfly(Design):
 
     def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
         """Return the switch and port of links out of a dragonfly group, over its switches in turn, `behind` others."""
+        if spines := self.spines_per_pod:
+            port = self.spine_down + math.ceil(behind / spines) + number // spines
+            return (network * self.pods + group) * spines + number % spines, port
         size = group_shapes(self).routers[group]
         first = self.leaf_down_used + (size - 1) * self.leaf_bundle - (-behind // size)
         return self.leaf(network, group, number % size), first + number // size
@@ -227,17 +233,6 @@ class DragonflyPlus(Dragonfly):
 
     up_port_range = Design.up_port_range  # those of a tree's pod
     inside = Design.leaf_uplinks
-
-    @property
-    def top_ports(self) -> tuple[int, int]:
-        """Count ports taken, and links from the WAN gateway, of a spine of a dragonfly+: all groups have as many."""
-        links = math.ceil(self.wan_ports / self.pods)  # of the group with the most, which is every group in turn
-        return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
-
-    def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
-        """Return the spine and port of links out of a dragonfly+ group, over its spines in turn, `behind` others."""
-        s = self.spines_per_pod
-        return (network * self.pods + group) * s + number % s, self.spine_down + math.ceil(behind / s) + number // s
 
 
 class GroupShapes(NamedTuple):
