@@ -400,7 +400,7 @@ def alternatives(
         ended = "time ended at {} proven designs; the frontier may have more"
     x = DesignTable.joined([NO_OPTIONS, *found.values()])
     designs = [_row(traffic, t.template(traffic, request.racks, x, i), counted) for i in range(len(x))]
-    designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
+    designs = [designs[i] for i in pareto_front(_figures(designs, counted)).tolist()]
     if not every and "time" in counted:
         designs = _ladder(designs, counted, t.transport_slowdown)
     if ended:
@@ -414,20 +414,17 @@ def unavoidable_splits(r: FabricRequest, domain: int) -> int:
 
 
 def _figures(designs: Sequence[FrontierRow], axes: Sequence[str]) -> Floats:
-    return np.array([[x[FABRIC_AXES[a]] for a in axes] for x in designs]).reshape(len(designs), len(axes))
-
-
-def _rounded(figures: Floats) -> Floats:
-    """Round a frontier's figures, so that prices are equal that differ only by the order in which they were summed."""
-    return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
+    """Return a frontier's figures, rounded: prices that differ by the order in which they were summed are equal."""
+    figures = [[float(f"{x[FABRIC_AXES[a]]:.{DIGITS}g}") for a in axes] for x in designs]
+    return np.array(figures).reshape(len(designs), len(axes))
 
 
 def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown: float) -> list[FrontierRow]:
     """Return the designs of a frontier that are the best below some step of the ladder of send slowdowns."""
     # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
     # all trade-offs are kept.
-    scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))
-    others = _rounded(_figures(designs, [a for a in axes if a in ("leaf", "splits")]))
+    scarce = _figures(designs, [a for a in axes if a in ("cost", "power")])
+    others = _figures(designs, [a for a in axes if a in ("leaf", "splits")])
     send, kept = _figures(designs, ["time"])[:, 0], set[int]()
     for cap in (*SEND_CAPS, np.inf):
         within = np.flatnonzero(send <= transport_slowdown * cap * (1 + TOLERANCE))
