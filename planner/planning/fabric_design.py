@@ -374,9 +374,7 @@ class FabricSearch:
         # Where an oversubscribed tier joins blocks the part has two of them: it slows flows that share its links.
         slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
         hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
-        # A random permutation is slowed by what can leave the blocks of a tree.
-        leaving = (max(0.0, 1 - size / every) / share for size, share in design.exit_shares if share)
-        whole = max([1.0, *leaving]) if joined else 1.0
+        whole = design.permutation_slowdown if joined else 1.0
         if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
         tree = part_of_design(design, planes, hosts, most=SIMULATED_HOSTS).tree

@@ -96,7 +96,8 @@ class Places:
 
     def adjacent_metres(self) -> Metres:
         """Return the length in metres of a cable between two switches placed at one middle of the floor."""
-        return self.metres(np.zeros((1, 2)), np.zeros((1, 2)), spread=True)
+        middle = np.zeros((1, 2))
+        return self.metres(middle, middle, spread=True)
 
     def group_metres(self, pod: int) -> Iterator[Metres]:
         """Yield the metres of links between each pair of groups of `pod` racks, in pieces of `PAIRS` or one group's."""
@@ -376,6 +377,13 @@ class Design:
     def bisection_share(self) -> float:
         """Return the share of endpoints' rate, at most 1, that can leave a fabric design's full leaf, pod and zone."""
         return min([1.0, *(share for _, share in self.exit_shares)])
+
+    @property
+    def permutation_slowdown(self) -> float:
+        """Bound the slowdown of a random permutation of a tree topology's endpoints, by what can leave its blocks."""
+        every = self.racks * self.gpus_per_rack
+        leaving = (max(0.0, 1 - endpoints / every) / share for endpoints, share in self.exit_shares if share)
+        return max([1.0, *leaving])
 
     def racks_around(self, tier: str) -> int:
         """Count the racks amid which a fabric design has a tier's switch, or a GPU: those it, or its group, serves."""

@@ -243,7 +243,7 @@ class GroupShapes(NamedTuple):
     first: Ints  # of routers, the cable inside each group, and the one after the last
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def group_shapes(d: Dragonfly) -> GroupShapes:
     """Return the shapes of a dragonfly's groups; those at the edge may be smaller."""
     group = np.arange(d.pods, dtype=np.int64)
