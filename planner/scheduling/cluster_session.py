@@ -458,8 +458,8 @@ class Clock:
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
         phi = self.transport_slowdown
-        send = transport.pipeline_send_slowdown(phi, self.design, *locality.share_leaving)
-        allreduce = transport.allreduce_slowdown(phi, self.design, *locality.allreduces_leaving)
+        loads = transport.uplink_loads(self.design, locality.share_leaving, locality.allreduces_leaving)
+        send, allreduce = transport.slowdowns(phi, loads)
         return send / phi, allreduce / phi
 
     def at(self, send: float, allreduce: float) -> float:

@@ -186,7 +186,7 @@ def simplicity(plan: JointPlan) -> Rank:
     By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
     """
     _, kinds, _, v, p, _ = least_simplicity(plan.column)
-    designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
+    designs = {(t.models[0].name, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
     return (max(1, len(designs)), kinds, len(set(plan.split.layers)) > 1, v, p, sum(plan.split.recomputed))
 
 
