@@ -348,7 +348,12 @@ class Strategy:
         packing = problem.pin("replicas_per_rack"), problem.pin("stages_per_rack")
         where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual, packing)
         every = _pipelines(*s.degrees, self.packed, self.order == "1f1b", where)
-        own = _alternates(problem, s, self.recomputes, every.p, every.v)
+        alike = s.experts_overlap or dict(_recomputations(problem))[s.recompute] != "some"
+        if not limits_expert_overlap(problem.machine, s) or not alike:
+            return every
+        # Those that let the experts' exchange overlap, or the others (`ways_to_cut`).
+        own = may_overlap_experts(every.p, every.v)
+        own = own if s.experts_overlap or self.recomputes == "some" else ~own
         return every if own.all() else every.part(np.flatnonzero(own))
 
 
@@ -497,22 +502,10 @@ def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
                     yield shape, recomputes
                     continue
                 # The experts' exchange overlaps in some layouts only: with no layer recomputed it overlaps under some
-                # pipelines; with some it does not; under the other pipelines it never does (`_alternates`).
+                # pipelines; with some it does not; under the other pipelines it never does (`Strategy.pipelines`).
                 exposed = replace(shape, experts_overlap=False)
                 if recomputes != "some":
                     yield shape, "none"
                     yield exposed, recomputes
                 if recomputes != "none":
                     yield exposed, "some"
-
-
-def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: Ints, v: Ints) -> Flags:
-    """Return which pipelines a strategy has: all, those that let the experts' exchange overlap, or the others."""
-    overlap: Flags = may_overlap_experts(p, v)
-    if not limits_expert_overlap(problem.machine, shape):
-        return np.ones_like(overlap)
-    if shape.experts_overlap:
-        return overlap
-    if dict(_recomputations(problem))[shape.recompute] == "some":
-        return np.ones_like(overlap)
-    return overlap if recomputes == "some" else ~overlap

@@ -112,7 +112,9 @@ def by_block(goal: Goal) -> list[Column]:
         useful, wanted = np.flatnonzero(allowed(goal.world, table)), s.problem.pin("data_parallel")
         for zero in _likely_zeros(goal.world, s):
             x = under_zero(s, zero, table.part(useful), seconds[useful], NEVER)
-            for i, key in enumerate([] if x is None else x.keys.tolist()):
+            if x is None:
+                continue
+            for i, key in enumerate(x.keys.tolist()):
                 column = column_at(s, zero, x.rows, i)
                 for kind in ("racks", column.block.racks), ("rails", column.block.rails):
                     if wanted in (None, column.d) and (kind not in found or key < found[kind][0]):
