@@ -13,7 +13,7 @@ from planner.instance.instance import ONE_SITE
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_world import CLUSTER, EPS, JointPlan, Shape, World
+from planner.models.joint.joint_world import EPS, JointPlan, Shape, World
 from planner.models.joint.shapes.site_question import PlacedParts, SitesExtent
 from planner.models.joint.stage_split import Column, LayerSplit, Stages
 from planner.models.joint.stops_and_spares import Calendar
@@ -347,7 +347,7 @@ def first(count: int, fits: Callable[[int], bool]) -> int | None:
 
 def where(placed: PlacedParts | None) -> dict[str, tuple[int, int]]:
     """Return the part and the fabric of each site that a shape's plan is placed at."""
-    return {CLUSTER: (0, 0)} if placed is None else placed.parts
+    return {ONE_SITE: (0, 0)} if placed is None else placed.parts
 
 
 def built(
