@@ -277,15 +277,6 @@ class StrategyRows(ArrayTable):
     def __len__(self) -> int:
         return len(self.p)
 
-    def part(self, which: Any) -> "StrategyRows":
-        """Return some of the rows of a strategy's pipelines."""
-        # Spelled out, since a search takes parts more often than anything else.
-        counts = self.p[which], self.v[which], self.d[which], self.m[which]
-        block = self.stage_racks[which], self.block_replicas[which], self.racks[which], self.rails[which]
-        return StrategyRows(*counts, self.replicas_per_rack[which], *block)
-
-    __getitem__ = part
-
     def blocks(self) -> Ints:
         """Count the blocks that hold the replicas of each row of a strategy's pipelines."""
         return -(-self.d // self.block_replicas)
