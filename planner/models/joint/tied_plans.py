@@ -80,9 +80,8 @@ def ends_within(
         if local is not None:
             plan, least, ends["leaf_local"] = local.plan, local_share(local.plan), local
         ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
-        simple, proven = t.least(least, **ranked, first=plan.column)
-        plan = simple or plan
-        ends["simplest"] = End(plan=plan, proven=proven)
+        ends["simplest"] = t.least(plan, least, **ranked, first=plan.column)
+        plan = ends["simplest"].plan
     if simpler <= share:
         return Ends(by_name=ends)
     simplest = simplest_within(world, plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
@@ -100,14 +99,14 @@ def simplest_within(
     the nodes of a search that kept all plans within these seconds.
     """
     first = 0 if by_designs else 1
-    found, proven = _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
+    return _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
+        plan,
         rank=lambda x: simplicity(x)[first:],
         least_rank=lambda x: least_simplicity(x)[first:],
         best=simplicity(plan)[first:],
         most_shapes=60,
         most_nodes=20_000,
     )
-    return End(plan=found or plan, proven=proven)
 
 
 @dataclass(kw_only=True)
@@ -129,18 +128,17 @@ class _Ties:
             if at >= 1:
                 return End(plan=plan, proven=True)
             ranked = {"rank": lambda _: (0.0,), "least_rank": lambda _: (0.0,), "best": (1.0,), "enough": (0.0,)}
-            found, proven = self.least(asked, **ranked, first=plan.column)
-            if found is not None:
-                plan, at = found, local_share(found)
-                asked = 1.0
-            elif asked < 1 or not proven:
-                return End(plan=plan, proven=proven)
+            found = self.least(plan, asked, **ranked, first=plan.column)
+            if found.plan is not plan:
+                plan, at, asked = found.plan, local_share(found.plan), 1.0
+            elif asked < 1 or not found.proven:
+                return found
             else:
                 asked = at + MORE
         return End(plan=plan, proven=False)
 
-    def least(self, local: float = 0.0, **ranked: Any) -> tuple[JointPlan | None, bool]:
-        """Return the tied plan of least rank, if any is below the best, and whether that is proven.
+    def least(self, plan: JointPlan, local: float = 0.0, **ranked: Any) -> End:
+        """Return the tied plan of least rank, or one at hand if none is below the best, and whether that is proven.
 
         `local`: the least share of all-reduce groups under one leaf that it may have.
         """
@@ -154,7 +152,8 @@ class _Ties:
         if left is not None and goal.chosen is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
             self.loop = left
-        return goal.chosen, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
+        proven = stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
+        return End(plan=goal.chosen or plan, proven=proven)
 
 
 def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
