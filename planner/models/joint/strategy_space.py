@@ -274,9 +274,6 @@ class StrategyRows(ArrayTable):
     racks: Ints  # of a block
     rails: Ints  # of a block
 
-    def __len__(self) -> int:
-        return len(self.p)
-
     def blocks(self) -> Ints:
         """Count the blocks that hold the replicas of each row of a strategy's pipelines."""
         return -(-self.d // self.block_replicas)
