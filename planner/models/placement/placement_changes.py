@@ -46,7 +46,14 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     taken = _nearest(leaves, groups)
     solution = Solution(taken, cost(leaves, groups, taken), (split, extra, across), LEVELS, deadline=deadline)
     if not solution.proven(LEVELS - 1):
-        kept = _kept(leaves, groups, need)
+        # A best repair uses leaves of the groups' own, and of the others of a class as many as units are missing.
+        own, kept = {i for group in groups for i in group.stays if leaves[i].free}, list[int]()
+        classes: Counter[tuple[int, int]] = Counter()
+        for i, leaf in enumerate(leaves):
+            at = (leaf.pod, min(leaf.free, need))
+            if i in own or (leaf.free and classes[at] < need):
+                classes[at] += i not in own
+                kept.append(i)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
             from planner.models.placement.placement_levels import improve
 
@@ -88,19 +95,6 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken
             serve(g, i)
             pods.add(leaves[i].pod)
     return dict(taken)
-
-
-def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) -> list[int]:
-    """Return the leaves that a best repair can use: own ones, and as many others of a class as units are missing."""
-    own = {i for group in groups for i in group.stays if leaves[i].free}
-    classes: Counter[tuple[int, int]] = Counter()
-    kept = []
-    for i, leaf in enumerate(leaves):
-        at = (leaf.pod, min(leaf.free, need))
-        if i in own or (leaf.free and classes[at] < need):
-            classes[at] += i not in own
-            kept.append(i)
-    return kept
 
 
 def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> "LevelModel":

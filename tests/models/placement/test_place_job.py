@@ -15,7 +15,8 @@ from tiers import more
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.models import Options
-from planner.models.placement.place_job import Order, _within_blocks, fewest_cuts, over_all, solve, solve_in_one_tree
+from planner.models.placement import place_job
+from planner.models.placement.place_job import Order, _within_blocks, fewest_cuts, solve, solve_in_one_tree
 from planner.models.placement.placement_levels import _proven
 from planner.models.placement.placement_problem import (
     Kind,
@@ -264,17 +265,21 @@ def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
 
 
 @each(
-    ("best_values", "trees", "bounds"),
+    ("found", "least"),
     [
-        ((1, 5), [((1, 5), (1, 4)), ((2, 0), (2, 0))], (1, 4)),  # the other tree cannot tie at the first level
-        ((1, 5), [((1, 5), (1, 5)), ((2, 0), (1, 0))], (1, 0)),  # it may, as far as is known
-        ((1, 5), [((1, 5), (1, 5)), ((2, 0), (0, 0))], (0, 0)),
-        ((1, 5), [((1, 5), (1, 5)), ((1, 6), (1, 3))], (1, 3)),
+        ([((1, 5), (1, 4)), ((2, 0), (2, 0))], (1, 4)),  # the other tree cannot tie at the first level
+        ([((1, 5), (1, 5)), ((2, 0), (1, 0))], (1, 0)),  # it may, as far as is known
+        ([((1, 5), (1, 5)), ((2, 0), (0, 0))], (0, 0)),
+        ([((1, 5), (1, 5)), ((1, 6), (1, 3))], (1, 3)),
     ],
 )
-def test_bounds_hold_over_all_trees(best_values, trees, bounds) -> None:
+def test_bounds_hold_over_all_trees(found, least, monkeypatch) -> None:
     """A tree that may still be better, or as good, keeps its say."""
-    assert over_all(best_values, trees) == bounds
+    outcomes = iter([Solution(Packing(), values, lower, 2, lower).outcome() for values, lower in found])
+    monkeypatch.setattr(place_job, "solve", lambda *_, **__: next(outcomes))
+    trees = [PlacementProblem(leaves=(), kinds=(), line=1)] * len(found)
+    at, outcome = solve_in_one_tree(trees, Options(), fragmentation=True)
+    assert (at, outcome.solution.values, outcome.solution.bounds) == (0, (1, 5), least)
 
 
 def test_a_job_that_leaves_its_tree_is_found() -> None:
