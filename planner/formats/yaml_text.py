@@ -255,9 +255,7 @@ class TableText(RecipeText):
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         """Set a YAML, JSON or TOML key; add it to its table at the first of `likes`; remove it (YAML: null) if None."""
         place = self.places.get(key)
-        if place is None and value is not None:
-            self._add(key, value, likes)
-        elif place is not None and value is None and self.kind == "toml":
+        if place is not None and value is None and self.kind == "toml":
             end = self.text.find("\n", place.end) + 1 or len(self.text)
             self.edit(self.line_start(place.key), end, "", f"{key}: taken out")
         elif place is not None:
@@ -266,20 +264,8 @@ class TableText(RecipeText):
             between = "" if old or self.text[place.start - 1].isspace() else " "
             if new != old:
                 self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
-
-    def place(self, key: str) -> int | None:
-        """Return the offset of a key in a YAML, JSON or TOML file, or of the table that holds it."""
-        while key and key not in self.places:
-            key = key.rpartition(".")[0]
-        return self.places[key].key if key else None
-
-    def _written(self, value: Any, old: str = "") -> str:
-        if isinstance(value, str) and old.startswith("'"):
-            return f"'{value}'"
-        plain = self.kind == "yaml" and not old.startswith('"') and re.fullmatch(r"[A-Za-z_][\w.-]*", str(value))
-        return str(value) if plain and isinstance(value, str) else json.dumps(value)
-
-    def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        if place is not None or value is None:
+            return
         table, _, name = key.rpartition(".")
         own = [key for key in self.places if key.rpartition(".")[0] == table]
         like = next((key for key in likes if key in own), next(iter(own), None))
@@ -302,6 +288,18 @@ class TableText(RecipeText):
             new += "" if not place.flow else "," if own_line else ", "
             at = start if own_line else place.key
             self.edit(at, at, f"{indent}{new}{self.newline}" if own_line else new, what)
+
+    def place(self, key: str) -> int | None:
+        """Return the offset of a key in a YAML, JSON or TOML file, or of the table that holds it."""
+        while key and key not in self.places:
+            key = key.rpartition(".")[0]
+        return self.places[key].key if key else None
+
+    def _written(self, value: Any, old: str = "") -> str:
+        if isinstance(value, str) and old.startswith("'"):
+            return f"'{value}'"
+        plain = self.kind == "yaml" and not old.startswith('"') and re.fullmatch(r"[A-Za-z_][\w.-]*", str(value))
+        return str(value) if plain and isinstance(value, str) else json.dumps(value)
 
     def result(self) -> str:
         """Return the file's text with all edits, and tables that it lacked: at its end, in JSON at its beginning."""

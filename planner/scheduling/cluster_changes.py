@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import Field
 
 from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.formats.cluster_files import placement_of, read_states, read_topology, states_on
+from planner.formats.cluster_files import placement_of, read_states, read_topology
 from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
@@ -22,7 +22,7 @@ from planner.plan.certificate import Certificate
 from planner.scheduling import cluster_session as session
 from planner.scheduling.cluster_session import Cluster, Unit, options_of
 from planner.solvers.outcome import Outcome, Stop
-from planner.units import bounded
+from planner.units import bounded, few
 
 Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
 Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
@@ -472,8 +472,12 @@ def opened(
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
     taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
     if state is not None:
-        states = states_on(cluster.topology, read_states(state), str(state))
-        taken.extend(sorted(states.taken))
+        states, known = read_states(state), cluster.leaf_of.keys()
+        if strange := sorted((states.free | states.busy | states.down) - known):
+            are = "is no node" if len(strange) == 1 else "are no nodes"
+            listed = few([repr(node) for node in strange])
+            raise InputError(f"{state}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
+        taken.extend(sorted(known - states.free))  # those not listed are down
         note = states.note
     if only is not None:
         own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))

@@ -22,7 +22,7 @@ from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, measure
-from planner.solvers.outcome import Outcome, Stop, Values
+from planner.solvers.outcome import Stop, Values
 from planner.solvers.registry import linear_runner
 
 Expr = cp_model.LinearExprT
@@ -466,7 +466,13 @@ def improve(solution: Solution[Any], options: Options, model_of: Callable[[int],
                     packing, values = search.read(outcome.solution)
                     if values < solution.values:
                         solution.packing, solution.values = packing, values
-                proofs.append(_proven(outcome, value if exclude else None))
+                # A run that failed proves nothing. Nor does an infeasible one that excluded none, as its rows admit the
+                # incumbent. Else a bound proves the whole number above it, up to what was excluded.
+                if outcome.stop is Stop.FAILED or outcome.infeasible:
+                    proofs.append(value if exclude and outcome.stop is not Stop.FAILED else 0)
+                else:
+                    proven = math.ceil((outcome.bound or 0.0) - ROUNDING)
+                    proofs.append(min(proven, value) if exclude else proven)
             else:
                 lower = solution.bounds
                 solution.bounds = (*lower[:level], max(lower[level], min(proofs)), *lower[level + 1 :])
@@ -502,14 +508,3 @@ def level_model(problem: PlacementProblem, solution: Solution[Packing], level: i
     # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
     tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
     return LevelModel(model=flows.model, goals=levels(flows), read=read, usual="highs" if tight else "cpsat")
-
-
-def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
-    """Return the whole number that a run proves as a level's bound, where it searched below `excluded` alone."""
-    # A run that failed proves nothing. Nor does an infeasible one that excluded none: its rows admit the incumbent.
-    if outcome.stop is Stop.FAILED:
-        return 0
-    if outcome.infeasible:
-        return excluded or 0
-    bound = math.ceil((outcome.bound or 0.0) - ROUNDING)
-    return bound if excluded is None else min(bound, excluded)
