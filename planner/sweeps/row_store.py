@@ -220,7 +220,7 @@ class Store(AbstractContextManager["Store"]):
         self.rows = read_rows(self.path)
         rows = sorted(self.rows, key=lambda row: row.index)
         if self.output.suffix in TABLES:
-            write_rows(self.output, rows)
+            write_table(self.output, [row.flat() for row in rows])
 
     def __exit__(self, *_: object) -> None:
         """Close the file of a sweep's rows, which releases the lock."""

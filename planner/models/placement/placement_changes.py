@@ -206,11 +206,6 @@ class LeafLoad:
     fixed: int
     pieces: tuple[int, ...]
 
-    @property
-    def free(self) -> int:
-        """Count the nodes of the leaf that are free before any move."""
-        return self.size - self.fixed - sum(self.pieces)
-
 
 def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[dict[tuple[int, int], int]]:
     """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them.
@@ -238,7 +233,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
     for s in sizes:
         after = sum(variable for (_, other), variable in end.items() if other == s)
         model.add(after == sum(count for (_, other), count in now.items() if other == s))
-    empty_now = sum(leaf.free == leaf.size > 0 for leaf in leaves)
+    empty_now = sum(leaf.size > 0 and not leaf.fixed and not leaf.pieces for leaf in leaves)
     model.add(sum(empty.values()) >= empty_now + wanted).with_name("free_the_leaves")
     moved = []
     for (i, s), count in now.items():
@@ -258,7 +253,7 @@ def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[
 
     Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
     """
-    free = [leaf.free for leaf in leaves]
+    free = [leaf.size - leaf.fixed - sum(leaf.pieces) for leaf in leaves]
     at = [leaf for leaf, _ in pieces]
     waiting, steps, detours = dict(targets), list[Step](), set[int]()
 

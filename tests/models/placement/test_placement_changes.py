@@ -75,7 +75,7 @@ def test_the_fewest_nodes_move(seed: int, wanted: int) -> None:
 
 def played(leaves: tuple[LeafLoad, ...], pieces: list[tuple[int, int]], steps: list[tuple[int, int]]) -> list[int]:
     """Make the moves one after another, each into nodes that are free by then; return where the pieces are at last."""
-    free, at = [x.free for x in leaves], [i for i, _ in pieces]
+    free, at = [leaf.size - leaf.fixed - sum(leaf.pieces) for leaf in leaves], [i for i, _ in pieces]
     for piece, to in steps:
         assert to != at[piece] and free[to] >= pieces[piece][1]
         free[at[piece]] += pieces[piece][1]
