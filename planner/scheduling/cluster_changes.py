@@ -337,14 +337,14 @@ def resize(
     if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
         may = "only the data axis of a mesh, or sizes and counts of groups, may change"
         raise InputError(f"job {new.name!r}: {may} (mesh {job.mesh} to {new.mesh})")
-    groups: dict[str, list[list[Unit]]] = {}
+    groups: dict[str, list[list[Unit]]] = {}  # a group may replace itself in a mesh, else any of its kind
     for slot, units in _running_units(job, running):
-        groups.setdefault(_family(job, slot), []).append(units)
+        groups.setdefault(slot.name if job.mesh else job.groups[slot.kind].name, []).append(units)
     for members in groups.values():
         members.sort(key=lambda units: len(_on(cluster, units)))
     kept = list[Kept]()
     for slot in new.slots(_level(new)):
-        members = groups.get(_family(new, slot), [])
+        members = groups.get(slot.name if new.mesh else new.groups[slot.kind].name, [])
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
         on, leaves = _on(cluster, units), [cluster.leaf_of[unit[0]] for unit in units]
@@ -382,11 +382,6 @@ def _running_units(job: Job, running: Placement) -> Iterable[tuple[Slot, list[Un
     for slot in job.slots(_level(job)):
         nodes, size = [running.nodes[rank] for rank in slot.ranks], job.segment_nodes
         yield slot, [tuple(nodes[i : i + size]) for i in range(0, len(nodes), size)]
-
-
-def _family(job: Job, slot: Slot) -> str:
-    """Return the key of groups that a group may replace as a job shrinks: itself in a mesh, else any of its kind."""
-    return slot.name if job.mesh else job.groups[slot.kind].name
 
 
 def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:

@@ -267,7 +267,10 @@ def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
                 spanning.append((items, used))
             else:
                 split.extend(split_chain(sizes, items, holes))
-        rest = exchange.rest()
+        # The leaves that no chain has taken, by hole, those of each pod together.
+        rest, order = dict[int, list[int]](), {pod: at for at, pod in enumerate(exchange.rooms)}
+        for i in sorted(exchange.hole, key=lambda i: (order[flows.q.leaves[i].pod], i)):
+            rest.setdefault(exchange.hole[i], []).append(i)
         for items, used in spanning:
             split.extend(split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements())))
     shares: dict[tuple[int, int], list[Split]] = {}  # that chains send up
@@ -325,13 +328,6 @@ class Exchange:
                 pieces.append((i, hole))
             return pieces
         return None
-
-    def rest(self) -> dict[int, list[int]]:
-        """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
-        rest, order = dict[int, list[int]](), {pod: at for at, pod in enumerate(self.rooms)}
-        for i in sorted(self.hole, key=lambda i: (order[self.q.leaves[i].pod], i)):
-            rest.setdefault(self.hole[i], []).append(i)
-        return rest
 
 
 def _free_of(holes: Sequence[int], left: Counter[int], having: Counter[Piece]) -> list[int] | None:
