@@ -456,6 +456,24 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         if float(np.max(moved)) / math.log(1 + MOVE) >= EFFECT:
             constants.append(c)
     values, found, slopes = _posterior(runs, constants)
+    # Each constant's interval, and why lines do not determine it without a prior.
+    spreads = np.array([c.spread for c in constants])
+    covariance = np.linalg.inv(slopes.T @ slopes / found.noise**2 + np.diag(spreads**-2))
+    deviations, measured = np.sqrt(np.diag(covariance)), dict[str, MeasuredConstant]()
+    for i, (c, value) in enumerate(zip(constants, values, strict=True)):
+        reach = REACH * math.sqrt(found.covariance[i, i])
+        low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
+        others = np.abs(covariance[i] / deviations)
+        others[i] = 0.0
+        j = int(np.argmax(others))
+        reason = "the lines depend on it too little"
+        if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
+            reason = ""
+        elif others[j] >= TOGETHER * deviations[i]:
+            reason = f"the lines do not tell it from {constants[j].path}"
+        measured[PARTS[c.kind] + c.path] = MeasuredConstant(
+            value=value, interval=(float(f"{low:.4g}"), float(f"{high:.4g}")), catalogue=c.read(), shared_with=reason
+        )
     errors = log_errors(runs, constants, values)
     # How much longer than by the catalogue the lines' steps are predicted, in a mean of logarithms.
     along, moved_by = np.mean(slopes, axis=0), float(np.mean(errors - base))
@@ -469,7 +487,7 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         number_of_lines=len(runs),
         noise=found.noise,
         common=CommonFactor(value=factor, interval=(low, high)),
-        values=_measured(constants, values, found, slopes),
+        values=measured,
         kept={place: KeptConstant(value=x, reason=NO_EFFECT if x else NONE) for place, x in left},
         lines=tuple(
             MeasuredLine(
@@ -514,27 +532,3 @@ def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant])
         if np.max(np.abs(slopes @ (x - before)), initial=0.0) < NEAR_ENOUGH:
             break
     return [float(f"{v:.4g}") for v in np.exp(x)], found, slopes
-
-
-def _measured(
-    constants: Sequence[FittedConstant], values: Sequence[float], found: Shifts, slopes: Numbers
-) -> dict[str, MeasuredConstant]:
-    """Return fitted constants by path with intervals, and why lines do not determine one without a prior."""
-    spreads = np.array([c.spread for c in constants])
-    covariance = np.linalg.inv(slopes.T @ slopes / found.noise**2 + np.diag(spreads**-2))
-    deviations, measured = np.sqrt(np.diag(covariance)), {}
-    for i, (c, value) in enumerate(zip(constants, values, strict=True)):
-        reach = REACH * math.sqrt(found.covariance[i, i])
-        low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
-        others = np.abs(covariance[i] / deviations)
-        others[i] = 0.0
-        j = int(np.argmax(others))
-        reason = "the lines depend on it too little"
-        if deviations[i] <= min(NARROW, DETERMINED * spreads[i]):
-            reason = ""
-        elif others[j] >= TOGETHER * deviations[i]:
-            reason = f"the lines do not tell it from {constants[j].path}"
-        measured[PARTS[c.kind] + c.path] = MeasuredConstant(
-            value=value, interval=(float(f"{low:.4g}"), float(f"{high:.4g}")), catalogue=c.read(), shared_with=reason
-        )
-    return measured

@@ -198,9 +198,13 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
     return 2 * sends_back + 2 * layout.microbatches_per_step * shown
 
 
-def _links_out(design: Design) -> dict[str, tuple[int, float]]:
-    """Count the racks of a leaf domain, pod and zone, and the links out of it for a GPU of each rack, in NICs."""
-    domain, found = design.domain_racks, dict[str, tuple[int, float]]()
+def links_and_flows(design: Design, stages: list[list[int]], *, wrap: bool) -> Iterator[tuple[str, float, int, int]]:
+    """Yield for a leaf domain, pod and zone its links out for a GPU of each rack, in NICs, and what crosses its edge.
+
+    These are the pipeline sends and all-reduce rings of the block that has the most.
+    """
+    domain, pairs = design.domain_racks, list(pairwise(stages))
+    pairs += [(stages[-1], stages[0])] if wrap and len(stages) > 1 else []
     blocks = {  # its racks and rails, the tier of its uppermost switches, and how many of it there are
         "leaf": (domain, 1, "leaf", design.leaves),
         "pod": (domain * design.domains_per_pod, design.rails_per_pod, "spine", design.networks * design.pods),
@@ -213,18 +217,12 @@ def _links_out(design: Design) -> dict[str, tuple[int, float]]:
         racks, rails, tier, number = blocks[level]
         # Of groups the links that flows are assured of; a tree's are its cables by block.
         links = design.exits[level] if design.grouped else cables[tier] / number
-        found[level] = racks, links / (rails * design.rail_gpus) * design.link_nics
-    return found
-
-
-def _most_flows(stages: list[list[int]], block: int, *, wrap: bool) -> tuple[int, int]:
-    """Count the pipeline sends and all-reduce rings that cross the edge of the block of racks with the most."""
-    pairs = [*pairwise(stages), *([(stages[-1], stages[0])] if wrap and len(stages) > 1 else [])]
-    hops = [(first // block, second // block) for one, two in pairs for first, second in zip(one, two, strict=False)]
-    out, into = (Counter(hop[end] for hop in hops if hop[0] != hop[1]) for end in (0, 1))
-    blocks = [{rack // block for rack in stage} for stage in stages]
-    rings = Counter(block for own in blocks if len(own) > 1 for block in own)
-    return max([*out.values(), *into.values(), 0]), max(rings.values(), default=0)
+        hops = [(a // racks, b // racks) for one, two in pairs for a, b in zip(one, two, strict=False)]
+        out, into = (Counter(hop[end] for hop in hops if hop[0] != hop[1]) for end in (0, 1))
+        spread = [{rack // racks for rack in stage} for stage in stages]
+        rings = Counter(block for own in spread if len(own) > 1 for block in own)
+        sends = max([*out.values(), *into.values(), 0])
+        yield level, links / (rails * design.rail_gpus) * design.link_nics, sends, max(rings.values(), default=0)
 
 
 @needs("layout")
@@ -238,8 +236,7 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         rule, stages, expected = f"shared_links[{site}]", physics.stages[site], dict[str, tuple[float, float]]()
         if met and max(map(len, stages), default=0) > 1:
             free, expected["nic"] = free_by_exchange(physics, site, design), (1.0, 1.0)
-            for level, (racks, links) in _links_out(design).items():
-                flows = _most_flows(stages, racks, wrap=layout.virtual_stages > 1)
+            for level, links, *flows in links_and_flows(design, stages, wrap=layout.virtual_stages > 1):
                 left = links * max(0.0, getattr(free, level))
                 if any(flows):
                     sends, rings = (number and (number / left if left else math.inf) for number in flows)

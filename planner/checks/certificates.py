@@ -16,7 +16,7 @@ from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LEAST_CAPITAL, PlacementPlan, PoolsPlan
+from planner.plan.plan_sections import LEAST_CAPITAL, PoolsPlan
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 JOINT = ("layout", "fabric", "placement")
@@ -218,19 +218,14 @@ def ends(physics: PlanPhysics) -> Violations:
         yield from must_equal(rule, "kinds of parallelism", by_name["simplest"].value, kinds)
     placement = physics.plan.placement
     if "leaf_local" in by_name and asked.indifference <= asked.tolerance and placement is not None:
-        local = _share_under_one_leaf(placement)
-        yield from must_equal(rule, "share of groups under one leaf", by_name["leaf_local"].value, local)
-
-
-def _share_under_one_leaf(placement: PlacementPlan) -> float:
-    """Recompute the least share, over all sites, of pipeline stages whose racks are all under one leaf."""
-    shares = []
-    for site in placement.sites.values():
-        leaves: dict[int, set[int]] = {}
-        for piece in site.assignment:
-            leaves.setdefault(piece.stage, set()).add(piece.leaf_domain)
-        shares.append(sum(len(leaf) == 1 for leaf in leaves.values()) / len(leaves) if leaves else 1.0)
-    return min(shares, default=1.0)
+        shares = []  # by site, of pipeline stages whose racks are all under one leaf
+        for site in placement.sites.values():
+            leaves: dict[int, set[int]] = {}
+            for piece in site.assignment:
+                leaves.setdefault(piece.stage, set()).add(piece.leaf_domain)
+            shares.append(sum(len(leaf) == 1 for leaf in leaves.values()) / len(leaves) if leaves else 1.0)
+        least = min(shares, default=1.0)
+        yield from must_equal(rule, "share of groups under one leaf", by_name["leaf_local"].value, least)
 
 
 def status(physics: PlanPhysics) -> Violations:

@@ -47,7 +47,10 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
             return None
         usd = {site: priced(physics, network, own, physics.wired[site]).usd for site, own in fabrics.items()}
         fabrics = {site: own.replaced(cost_usd=usd[site]) for site, own in fabrics.items()}
-    return cost.bill(physics.instance, sum(physics.racks_by_site.values()), split, fabrics, sites.repriced(physics))
+    req, design = sites.requirements(physics), plan.wan
+    if req is not None and design is not None:
+        design = design.replaced(capex_usd=req.capex_usd(physics, design))
+    return cost.bill(physics.instance, sum(physics.racks_by_site.values()), split, fabrics, design)
 
 
 def bill(physics: PlanPhysics) -> Violations:

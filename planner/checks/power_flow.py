@@ -56,8 +56,9 @@ def within(
     physics: PlanPhysics, rule: str, left: float | None, right: float | None, left_is: str, right_is: str, year: str
 ) -> Violations:
     """Check a power limit of the grid in a year; a soft rule has the excess that the plan states, a scenario none."""
-    excess = 0.0 if year else physics.excess(rule)
-    limit = right + excess if excess and right is not None else right
+    sites, soft = physics.plan.sites, rule.partition("[")[0] in physics.grid.rules.soft
+    beyond = sum(own.amount for own in sites.excess if own.rule == rule) if sites and soft and not year else 0.0
+    limit = right + beyond if beyond and right is not None else right
     yield from at_most(rule + year, left, limit, left_is, right_is)
 
 

@@ -145,13 +145,14 @@ def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield broken("wan_need", f"{len(training)} sites exchange gradients > 1, and no rate is assumed between them")
     for link in (link for link in plan.links if joins_two_sites(physics, link)):
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
+        prices = wan.link_prices(physics.wan, {name: physics.places[name] for name in (link.a, link.b)})
         name = f"{link.a}, {link.b}"
         found = {
             "route_km": km,
             "rtt_ms": wan.rtt_ms(physics.wan, km),
             "capacity_gbps": gbps,
             "fibre_pairs": wan.fibre_pairs(physics.wan, link.wavelengths),
-            "usd_per_year": physics.link_usd_per_year(link),
+            "usd_per_year": cost.link_usd_per_year(physics.grid, physics.wan, prices, link.wavelengths),
         }
         yield from figures(f"link_figures[{name}]", link, found)
         rule, lit = f"wan_capacity[{name}]", f"Gbps of {link.wavelengths} wavelengths"
@@ -362,12 +363,6 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
         }
         yield from figures(rule, edge, found)
     yield from figures("edges", design, {"capex_usd": req.capex_usd(physics, design)})
-
-
-def repriced(physics: PlanPhysics) -> WanPlan | None:
-    """Recompute the price of a plan's fibre design from its wavelengths; return the design with it."""
-    req, design = requirements(physics), physics.plan.wan
-    return design if req is None or design is None else design.replaced(capex_usd=req.capex_usd(physics, design))
 
 
 def objective(physics: PlanPhysics) -> float | None:

@@ -16,12 +16,12 @@ from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import design_fault, design_of
 from planner.physics.network.transport import Locality, locality
 from planner.physics.site import cost
-from planner.physics.site.wan import Place, link_prices, reach
+from planner.physics.site.wan import Place, reach
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, Site
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Site
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 MAX_COUNT = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
@@ -136,12 +136,6 @@ class PlanPhysics:
                 counts[upgrade.node] += upgrade.steps
         return counts
 
-    def excess(self, rule: str) -> float:
-        """Return by how much the plan states that it exceeds a soft rule, in the rule's unit; 0 for a hard rule."""
-        if self.plan.sites is None or rule.partition("[")[0] not in self.grid.rules.soft:
-            return 0.0
-        return sum(excess.amount for excess in self.plan.sites.excess if excess.rule == rule)
-
     @cached_property
     def places(self) -> dict[str, Place]:
         """Return the latitude and longitude of each open site of the plan, in degrees."""
@@ -155,12 +149,6 @@ class PlanPhysics:
     def route_km(self, start: str, end: str) -> float:
         """Return the length of the shortest fibre route between two open sites of the plan, in km."""
         return self._route_km.get((min(start, end), max(start, end)), 0.0)
-
-    def link_usd_per_year(self, link: Link) -> float:
-        """Compute the yearly price in USD of a plan's WAN link by its wavelengths, over all the fibre they light."""
-        ends = {name: at for name, at in self.places.items() if name in (link.a, link.b)}
-        prices = link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
-        return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
     @cached_property
     def faults(self) -> list[str]:

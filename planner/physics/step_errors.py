@@ -180,17 +180,14 @@ def support_table() -> SupportTable:
 def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> float:
     """Return the error of a step by its constants: standard deviation of its logarithm in the posterior, linearised."""
     table = support_table()
-    own = [i for i, constant in enumerate(table.constants) if constant.touches(machine)]
+    own = {i: constant for i, constant in enumerate(table.constants) if constant.touches(machine)}
     if not own:
         return 0.0
-
-    def moved(constant: ConstantSupport) -> Machine:  # a little larger
+    base, place, along = math.log(seconds(machine)), {i: place for place, i in enumerate(own)}, np.zeros(len(own))
+    for i, constant in own.items():
         part = PARTS[constant.kind]
-        return replace(machine, **{part: _scaled(getattr(machine, part), constant.path.split("."))})
-
-    base, place = math.log(seconds(machine)), {i: place for place, i in enumerate(own)}
-    slopes = np.array([math.log(seconds(moved(table.constants[i]))) - base for i in own]) / MOVE
-    along = slopes * np.array([table.constants[i].deviation for i in own])
+        larger = replace(machine, **{part: _scaled(getattr(machine, part), constant.path.split("."))})  # a little
+        along[place[i]] = (math.log(seconds(larger)) - base) / MOVE * constant.deviation
     together = np.eye(len(own))
     for i, j, per_cent in table.correlations:
         if i in place and j in place:

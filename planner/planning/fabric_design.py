@@ -374,7 +374,9 @@ class FabricSearch:
         # Where an oversubscribed tier joins blocks the part has two of them: it slows flows that share its links.
         slow = [2 * size for size, share in design.exit_shares if share < (1 - size / every) * WHOLE_SHARE]
         hosts = min(every, max([SIMULATED_HOSTS, *slow])) if joined else None
-        whole = design.permutation_slowdown if joined else 1.0
+        # What can leave its blocks bounds the slowdown of a random permutation of all endpoints.
+        leaving = (max(0.0, 1 - size / every) / share for size, share in design.exit_shares if share)
+        whole = max([1.0, *leaving]) if joined else 1.0
         if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
         tree = part_of_design(design, planes, hosts, most=SIMULATED_HOSTS).tree

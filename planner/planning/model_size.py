@@ -149,6 +149,20 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     in_order = [days for _, days in sorted(bracket.days.items())]
     grows = in_order == sorted(in_order)  # of the models with a plan larger ones took no fewer days
     most = max(min(bracket.high, full) if grows else full, flop)
+    # Of all GPUs' peak compute the shares that are used, and lost to each part of the step, to idle GPUs and to stops.
+    metrics, at_work = layout.metrics, layout.gpus_used / every
+    working = at_work * metrics.useful_share
+    # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
+    step_flop = float(transformer.training_flop(candidate.parameters, metrics.tokens_per_step))
+    shares = {
+        "used": step_flop / (peak * layout.gpus_used) / metrics.step_seconds * working,
+        "idle GPUs": (1 - at_work) * metrics.useful_share,
+        "stopped": 1 - metrics.useful_share,
+    }
+    parts = metrics.breakdown_seconds.items()
+    shares |= {part: own / metrics.step_seconds * working for part, own in parts if own > 0}
+    # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
+    shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
     loss = transformer.loss(law, candidate.parameters, tokens)
     choice = ModelChoice(
         flop=flop,
@@ -160,7 +174,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
         loss_bound=min(ideal_at(most).loss, loss),
         ideal=ideal_at(full),
         assumed=None if rate is None else ideal_at(every * rate * seconds),
-        compute_shares=_compute_shares(layout, candidate.parameters, peak),
+        compute_shares={part: share for part, share in shares.items() if abs(share) > 1e-12},
         days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
     )
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
@@ -168,24 +182,6 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     objective = ObjectiveValue(name="loss", value=loss, bound=bound, gap=relative_gap(loss, bound))
     status = "feasible" if bound is None or not grows else plan.status
     return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
-
-
-def _compute_shares(layout: LayoutPlan, parameters: float, peak: float) -> dict[str, float]:
-    """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
-    metrics, seconds, gpus = layout.metrics, layout.metrics.step_seconds, layout.gpus_used
-    at_work = gpus / (gpus + layout.gpus_idle)
-    working = at_work * metrics.useful_share
-    # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
-    useful = float(transformer.training_flop(parameters, metrics.tokens_per_step)) / (peak * gpus)
-    shares = {
-        "used": useful / seconds * working,
-        "idle GPUs": (1 - at_work) * metrics.useful_share,
-        "stopped": 1 - metrics.useful_share,
-    }
-    shares |= {part: own / seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
-    # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
-    shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
-    return {part: share for part, share in shares.items() if abs(share) > 1e-12}
 
 
 class LimitLayout(LayoutChoices):

@@ -378,13 +378,6 @@ class Design:
         """Return the share of endpoints' rate, at most 1, that can leave a fabric design's full leaf, pod and zone."""
         return min([1.0, *(share for _, share in self.exit_shares)])
 
-    @property
-    def permutation_slowdown(self) -> float:
-        """Bound the slowdown of a random permutation of a tree topology's endpoints, by what can leave its blocks."""
-        every = self.racks * self.gpus_per_rack
-        leaving = (max(0.0, 1 - endpoints / every) / share for endpoints, share in self.exit_shares if share)
-        return max([1.0, *leaving])
-
     def racks_around(self, tier: str) -> int:
         """Count the racks amid which a fabric design has a tier's switch, or a GPU: those it, or its group, serves."""
         pod = self.domain_racks * self.domains_per_pod

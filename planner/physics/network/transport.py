@@ -18,15 +18,13 @@ from itertools import accumulate, pairwise, zip_longest
 from operator import mul
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.instance.network import Wan
 from planner.physics import Num
-from planner.physics.network.clos_fabric import BLOCKS, Design
+from planner.physics.network.clos_fabric import BLOCKS, Design, Ints
 from planner.physics.site.wan import need_gbps, wavelengths
 from planner.plan.plan_sections import Link, WanPlan
 
-Racks = NDArray[np.int64]
 Stages = Sequence[Sequence[int]]  # the racks of each stage in rank order
 
 
@@ -113,7 +111,7 @@ def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
     return [leaf_domain_racks] * full + [rest] * (rest > 0)
 
 
-def _most_common(values: Racks) -> int:
+def _most_common(values: Ints) -> int:
     return int(np.unique(values, return_counts=True)[1].max(initial=0))
 
 

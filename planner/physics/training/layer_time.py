@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance.instance import Instance
-from planner.instance.workload import Experts, RecomputeModule, Software
+from planner.instance.workload import Experts, RecomputeModule
 from planner.physics import Num
 from planner.physics.training import operations
 from planner.physics.training.memory import Weights, layer_bytes, repeated_modules
@@ -308,14 +308,6 @@ def _repeated(
     return repeated, seconds + (expert if "moe" in modules else 0.0)
 
 
-def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
-    """Count the operations of a layer's forward pass that the host launches: all, those of routed experts, or none."""
-    if software.cuda_graphs == "whole":
-        return 0
-    routed = ("experts", "dispatch", "cast for experts")
-    return sum(software.cuda_graphs == "none" or o.name.startswith(routed) for o in forward)
-
-
 def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
     """Compute the seconds of a kind of layer: operations, exchanges (CP at the NIC's slowdown), waits for launches."""
     ops = operations.layer_operations(m, s, routed=kind.routed, window=kind.window)
@@ -332,7 +324,9 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
     host = layer_bytes(m, s, front=not kind.routed).offloaded / m.gpu.host_bytes_per_second
     forward_wait, backward_wait = max(0.0, host - forward), max(0.0, host - backward)
     launch = max(m.software.launch_seconds, m.software.overlap_launch_seconds if overlaps_experts(m, s) else 0.0)
-    launches, repeats = (launch * launched(m.software, x) for x in (ops.forward, repeated))
+    # How the names of operations begin that the host launches: of all, or with graphs of routed experts' or none.
+    by_host = {"none": ("",), "whole": ()}.get(m.software.cuda_graphs, ("experts", "dispatch", "cast for experts"))
+    launches, repeats = (launch * sum(o.name.startswith(by_host) for o in x) for x in (ops.forward, repeated))
     backward_launches = BACKWARD_LAUNCHES * launches + repeats
     waits = max(0.0, launches - forward) + max(0.0, backward_launches - backward)
     parts = {part: _sum(ops.forward, part) + _sum(ops.backward, part) for part in KINDS} | {

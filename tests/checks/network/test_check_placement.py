@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.checks.cables import _links_out, _most_flows, sends_that_meet
+from planner.checks.cables import links_and_flows, sends_that_meet
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.transport import locality, uplink_loads
@@ -101,8 +101,7 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
     assert d.faults() == []
     where = locality(stages, d.block_racks, wrap=wrap)
     loads = uplink_loads(d, where.share_leaving, where.allreduces_leaving)
-    for level, (racks, links) in _links_out(d).items():
-        flows, groups = _most_flows(stages, racks, wrap=wrap)
+    for level, links, flows, groups in links_and_flows(d, stages, wrap=wrap):
         assert (flows / links, groups / links) == pytest.approx(loads[level])
 
 
