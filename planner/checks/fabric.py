@@ -163,29 +163,19 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
         if ratio < math.inf:
             what = f"Gbps down to one up of a {tier}"
             yield from at_most("oversubscription", down / max(up, 1e-9), ratio, what, "allowed")
-    links, spines = cut_by(design)
     if survives is not None and design.grouped:
         yield broken("survival", f"{survives} is of trees, and the fabric is a {family}")
-    elif survives is not None and links:
-        yield from at_most("survival", 2, links, "links of a leaf upwards needed", "there")
-    if survives == "one_spine" and spines and not design.grouped:
-        yield from at_most("survival", 2, spines, "ways up from a leaf that share no switch needed", "there")
-
-
-def cut_by(design: Design) -> tuple[int, int]:
-    """Recompute a leaf's links upwards and its ways up that share no switch; (0, 0) where nothing is above a leaf.
-
-    A tree of equal bundles stays joined as long as each leaf reaches one spine: every spine position of a pod has
-    cores of its own, and every core position super-spines, that join all pods and zones. A lost link cuts leaves where
-    it is the only one of its leaf, and a lost switch where it is the only spine of its pod: of two positions the other
-    remains. Of cores that positions share two must be there to join several pods, and of super-spines two to join
-    several zones; every one of them joins all.
-    """
-    if design.single:
-        return 0, 0
-    above = ((design.core_boxes, design.pods), (design.super_spine_boxes, design.zones))
-    shared = [boxes for boxes, several in above if several > 1]
-    return design.leaf_up, min([design.leaf_up // design.leaf_bundle, *(boxes for boxes in shared if boxes)])
+    elif survives is not None and not design.single:
+        yield from at_most("survival", 2, design.leaf_up, "links of a leaf upwards needed", "there")
+    # A tree of equal bundles stays joined as long as each leaf reaches one spine: every spine position of a pod has
+    # cores of its own, and every core position super-spines, that join all pods and zones. A lost link cuts leaves
+    # where it is the only one of its leaf, and a lost switch where it is the only spine of its pod: of two positions
+    # the other remains. Of cores that positions share two must be there to join several pods, and of super-spines two
+    # to join several zones; every one of them joins all.
+    if survives == "one_spine" and not design.single and not design.grouped:
+        shared = (design.core_boxes, design.pods), (design.super_spine_boxes, design.zones)
+        ways = [design.leaf_up // design.leaf_bundle, *(boxes for boxes, several in shared if boxes and several > 1)]
+        yield from at_most("survival", 2, min(ways), "ways up from a leaf that share no switch needed", "there")
 
 
 def joined_racks(instance: Instance, wired_gpus: int) -> float:

@@ -321,7 +321,22 @@ class FabricSearch:
             return f"pins: tiers is {pinned}"
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
         joined = (self.instance.hardware.racks or 0) * (1 if kind.family == "rail-only" else self.gpus)
-        (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0)
+        # Bounds on the GPUs of a leaf with tiers above it, and on those that trees of the kind's tiers join. Where one
+        # ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they share it
+        # alike.
+        ratios, between, found = [self.network.ratio_of(tier) for tier in range(kind.tiers)], kind.tiers - 2, [(0, 0)]
+        for mode in switch_modes(self.network, 1, self.instance.hardware.gpu_nic_bytes_per_second):
+            if kind.tiers == 1:
+                found.append((0, mode.switch.ports * mode.split))
+            for gpus in range(1, (mode.switch.ports - 1) * mode.split * (kind.tiers > 1) + 1):
+                left = ratios[0] * mode.link_nics * (mode.switch.ports - -(-gpus // mode.split)) / gpus
+                if left < 1 - 1e-9:
+                    break
+                alike = not isinstance(self.network.max_oversubscription, tuple)
+                each = [left ** (1 / between)] * between if alike and between else ratios[1 : kind.tiers - 1]
+                down = [most - 1 if ratio == math.inf else most * ratio / (1 + ratio) for ratio in each]
+                found.append((gpus, int(most * gpus * math.prod(down) * (1 + 1e-9))))
+        (leaf, reach), ratio = map(max, zip(*found, strict=True)), ratios[0]
         of_rack = FAMILIES[kind.family].rack_ports(self.gpus).rail_gpus
         if not kind.grouped and kind.tiers > 1 and of_rack > leaf:
             at = "" if ratio == math.inf else f" at {to_one(ratio)}"
@@ -338,26 +353,6 @@ class FabricSearch:
             return why[0]
         rules = " and pins" * bool(self.instance.pins) + ", or no cable reaches" * by_reach(self.network)
         return f"no wiring with equal bundles keeps the rules{rules}"
-
-    def most_gpus(self, tiers: int) -> tuple[int, int]:
-        """Bound the GPUs of a leaf with tiers above it, and those that fabrics of some tiers (trees) join."""
-        # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
-        # share it alike.
-        most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
-        ratios, between, found = [self.network.ratio_of(tier) for tier in range(tiers)], tiers - 2, [(0, 0)]
-        for mode in switch_modes(self.network, 1, self.instance.hardware.gpu_nic_bytes_per_second):
-            if tiers == 1:
-                found.append((0, mode.switch.ports * mode.split))
-            for gpus in range(1, (mode.switch.ports - 1) * mode.split * (tiers > 1) + 1):
-                left = ratios[0] * mode.link_nics * (mode.switch.ports - -(-gpus // mode.split)) / gpus
-                if left < 1 - 1e-9:
-                    break
-                alike = not isinstance(self.network.max_oversubscription, tuple)
-                each = [left ** (1 / between)] * between if alike and between else ratios[1 : tiers - 1]
-                down = [most - 1 if ratio == math.inf else most * ratio / (1 + ratio) for ratio in each]
-                found.append((gpus, int(most * gpus * math.prod(down) * (1 + 1e-9))))
-        leaf, reach = zip(*found, strict=True)
-        return max(leaf), max(reach)
 
     def tails(self, template: Template, seeds: int) -> Tails:
         """Return a fabric's mean tail of a random permutation over NIC line rate, ECMP and sprayed, if time allows."""

@@ -14,7 +14,7 @@ from tiers import more, slow
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
-from planner.checks.fabric import cut_by, network_limits, wirable
+from planner.checks.fabric import network_limits, wirable
 from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
 from planner.instance.network import Network
@@ -268,10 +268,11 @@ def test_closed_forms_agree_with_every_loss(ports: int, racks: int) -> None:
     for d in every_design(i, r, i.network.switches[0]):
         if d.single or d.faults() or d.leaves // d.networks < 2 or sum(seen.values()) > 120:
             continue
-        up, spines = cut_by(d)
-        assert (up >= 2) == survives(d, "one_leaf_uplink"), d
-        assert (spines >= 2) == survives(d, "one_spine"), d
-        seen[spines >= 2] += 1
+        for loss in ("one_leaf_uplink", "one_spine"):
+            own = network_limits(i.network.replaced(survives=loss), "rail", d)
+            kept = not any(v.rule == "survival" for v in own)
+            assert kept == survives(d, loss), d
+        seen[kept] += 1
     assert seen[False]
 
 
