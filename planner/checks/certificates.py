@@ -248,7 +248,22 @@ def status(physics: PlanPhysics) -> Violations:
 
 def claims(physics: PlanPhysics) -> Violations:
     """Check each certificate's claims: who proved its bound, of which question, how it was confirmed or on trust."""
-    every = [*_of_joint(physics), *_of_milps(physics), *_of_pools(physics)]
+    every, layout = list(_of_joint(physics)), physics.plan.layout
+    # What those of sites and fibre may claim: HiGHS through Pyomo, and the formulation.
+    for name, given in BY_MILP.items():
+        section = getattr(physics.plan, name)
+        if section is None or section.certificate.bound is None:
+            continue
+        claim, own = section.certificate, dict(given)
+        if not re.fullmatch(r"HiGHS [\d.]+ through Pyomo [\d.]+", claim.solver):
+            own["solver"] = ("HiGHS and Pyomo, each with its version",)
+        if name == "sites" and layout is not None:
+            gbps, net = layout.assumptions.wan_gbps, physics.wan
+            waves = 0 if gbps is None else round(gbps * net.headroom_factor / net.wavelength_gbps)
+            column = (*layout.degrees[:2], layout.pipeline_parallel, layout.data_parallel)
+            own["given"] = (certificate.given_to_sites(*column, waves),)
+        every.append((f"formulations[{name}]", claim, own))
+    every += _of_pools(physics)
     columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
     goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
     joint = certificate.joint_mark(goal, grid=grid, columns=columns)
@@ -290,24 +305,6 @@ def _of_joint(physics: PlanPhysics) -> Iterator[Claim]:
     if plan.proof is not None:
         allowed["space"] = (plan.proof.counts,)
     yield "joint_claims[layout]", first, allowed | (sizes if first.solver == branching else {})
-
-
-def _of_milps(physics: PlanPhysics) -> Iterator[Claim]:
-    """Yield what the certificates of sites and fibre may claim: HiGHS through Pyomo, and the formulation."""
-    layout = physics.plan.layout
-    for name, allowed in BY_MILP.items():
-        section = getattr(physics.plan, name)
-        if section is None or section.certificate.bound is None:
-            continue
-        claim, own = section.certificate, dict(allowed)
-        if not re.fullmatch(r"HiGHS [\d.]+ through Pyomo [\d.]+", claim.solver):
-            own["solver"] = ("HiGHS and Pyomo, each with its version",)
-        if name == "sites" and layout is not None:
-            gbps, net = layout.assumptions.wan_gbps, physics.wan
-            waves = 0 if gbps is None else round(gbps * net.headroom_factor / net.wavelength_gbps)
-            column = (*layout.degrees[:2], layout.pipeline_parallel, layout.data_parallel)
-            own["given"] = (certificate.given_to_sites(*column, waves),)
-        yield f"formulations[{name}]", claim, own
 
 
 def _of_pools(physics: PlanPhysics) -> Iterator[Claim]:

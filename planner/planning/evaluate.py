@@ -501,8 +501,21 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     question = layout_question(plan.instance.replaced(pins={}), run.gpus)
     before, best = _predicted(question, own), None
     by_stage = framework in ("megatron", "nemo")
-    for layout in _layouts_near(question, framework, own | choices):
-        layers, virtual = layout["layers_per_stage"], layout["virtual_stages"]
+    # The layouts near it: other virtual and ZeRO stages, more expert parallelism, and even layers too.
+    near, machine = own | choices, machine_of(question)
+    stages, split, chunks = near["pipeline_parallel"], near["layers_per_stage"], [1]
+    interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
+    if stages > 1 and not near["microbatches_per_step"] % stages and interleaved:
+        chunks = list(range(1, min(*split, 8) + 1))  # 8 are tried at most
+    ranks, experts = near["data_parallel"] * math.prod(near[name] for name in STAGE_DEGREES), [near["expert_parallel"]]
+    if machine.model.experts is not None and "expert" in machine.software.parallelism:
+        count = machine.model.experts.count
+        experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
+    splits = sorted({tuple(even_layers(sum(split), stages))} | (set() if framework == "deepspeed" else {split}))
+    zeros = [stage for stage in machine.software.zero_stages_under(stages) if stage >= near["zero_stage"]]
+    for virtual, layers, zero, expert in product(chunks, splits, zeros, experts):
+        layout = near | {"virtual_stages": virtual, "layers_per_stage": layers}
+        layout |= {"zero_stage": zero, "expert_parallel": expert}
         most, kept = -(-max(layers) // virtual), "none" if layout["recompute"] == "full" else layout["recompute"]
         low, high, found = 0, most if by_stage else 1, None
         while low <= high:  # the fewest recomputed layers with which it fits in memory
@@ -520,8 +533,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
         raise InputError(f"layout: no layout near it that {framework} runs has the memory; plan with other pins")
     values, after = best
     changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
-    near = replace(run, layout=run.layout.replaced(**{key: value for key, (_, value) in changes.items()}))
-    return RunnableLayout(near, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
+    changed = replace(run, layout=run.layout.replaced(**{key: value for key, (_, value) in changes.items()}))
+    return RunnableLayout(changed, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
 
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
@@ -566,22 +579,3 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
 def _predicted(instance: Instance, values: dict[str, Any]) -> LayoutMetrics:
     strategy = strategy_of(values | {"data_parallel_by_site": {"cluster": values["data_parallel"]}})
     return step_prediction.metrics(instance, free_conditions(transport_slowdown_of(instance.network)), strategy)
-
-
-def _layouts_near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield layouts near a plan's: other virtual and ZeRO stages, more expert parallelism, and even layers too."""
-    machine, stages, split = machine_of(question), layout["pipeline_parallel"], layout["layers_per_stage"]
-    even, chunks = tuple(even_layers(sum(split), stages)), [1]
-    interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
-    if stages > 1 and not layout["microbatches_per_step"] % stages and interleaved:
-        chunks = list(range(1, min(*split, 8) + 1))  # 8 are tried at most
-    ranks = layout["data_parallel"] * math.prod(layout[name] for name in STAGE_DEGREES)
-    experts = [layout["expert_parallel"]]
-    if machine.model.experts is not None and "expert" in machine.software.parallelism:
-        count = machine.model.experts.count
-        experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
-    splits = sorted({even} if framework == "deepspeed" else {even, split})
-    zeros = [stage for stage in machine.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
-    for virtual, layers, zero, expert in product(chunks, splits, zeros, experts):
-        split_as = {"virtual_stages": virtual, "layers_per_stage": layers}
-        yield layout | split_as | {"zero_stage": zero, "expert_parallel": expert}

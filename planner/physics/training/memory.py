@@ -226,7 +226,14 @@ def gpu_state_bytes(
     copies and buckets are counted too.
     """
     _, context, _ = s.degrees
-    cast, usual, over = operations.weight_cast_bytes(m), layers - front, replicas * context
+    compute, working, cast = m.precision.compute, m.precision.working_parameter_bytes, 0.0
+    if compute in operations.NARROW and working >= COMPUTE_BYTES["fp8"]:
+        # Transformer Engine casts each weight in the first micro-batch of a step, and keeps the casts too
+        # (module/linear.py, is_first_microbatch). Weights kept in FP8 are casts themselves, and replace the working
+        # weights; for weights in FP4, which no framework has, the instance's figure is taken.
+        in_fp8 = working <= COMPUTE_BYTES["fp8"] if m.software.fp8_parameters is None else m.software.fp8_parameters
+        cast = operations.casts(m) * COMPUTE_BYTES[compute] - (working if compute == "fp8" and in_fp8 else 0.0)
+    usual, over = layers - front, replicas * context
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
@@ -236,7 +243,7 @@ def gpu_state_bytes(
     own, embeddings = usual * w.shared + front * w.front, ends * w.end
     # Embeddings and the head are not cast: where all weights are said to be in the products' type these are kept in 16
     # bits, which is two casts of eight.
-    if cast and m.precision.working_parameter_bytes > COMPUTE_BYTES["fp8"]:
+    if cast and working > COMPUTE_BYTES["fp8"]:
         total = state(own, over) + state(embeddings, over, 0.0)
     else:
         total = state(own + embeddings, over)

@@ -106,20 +106,6 @@ def casts(m: Machine) -> int:
     return 1 if m.gpu.any_fp8_layout and one_scale else 2
 
 
-def weight_cast_bytes(m: Machine) -> float:
-    """Compute the bytes per weight of casts kept between micro-batches, in addition to the working weight.
-
-    Transformer Engine casts each weight in the first micro-batch of a step, and keeps the casts (module/linear.py,
-    is_first_microbatch). Weights kept in FP8 are casts themselves, and replace the working weights; for weights in
-    FP4, which no framework has, the instance's figure is taken.
-    """
-    working, product = m.precision.working_parameter_bytes, COMPUTE_BYTES[m.precision.compute]
-    if m.precision.compute not in NARROW or working < COMPUTE_BYTES["fp8"]:
-        return 0.0
-    in_fp8 = working <= COMPUTE_BYTES["fp8"] if m.software.fp8_parameters is None else m.software.fp8_parameters
-    return casts(m) * product - (working if m.precision.compute == "fp8" and in_fp8 else 0.0)
-
-
 def gathered_bytes(m: Machine) -> float:
     """Return the bytes of a weight as replicas gather it before the operations of a layer."""
     # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
