@@ -21,6 +21,7 @@ from planner.errors import InputError, hint
 from planner.imports.command_options import FabricWish
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_instance_file
 from planner.instance.base_types import Faults, figures, out_of_range, validated
+from planner.instance.catalogue_entries import LIKE, catalogue, completed, racks_with
 from planner.instance.instance import (
     ANY_ACCELERATOR,
     FabricInstance,
@@ -32,16 +33,7 @@ from planner.instance.instance import (
     reference_problems,
 )
 from planner.instance.network import MAX_TIERS, Switch
-from planner.instance.workload import (
-    DEFAULT_PRECISION,
-    LIKE,
-    Choose,
-    Family,
-    Workload,
-    catalogue,
-    completed,
-    racks_with,
-)
+from planner.instance.workload import DEFAULT_PRECISION, Choose, Family, Workload
 from planner.physics.network.fabric_designs import FAMILIES, lanes_of
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of

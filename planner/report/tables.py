@@ -15,8 +15,9 @@ from rich.table import Table
 from planner.errors import InputError, hint
 from planner.files import read_json
 from planner.imports.instance_file import shipped_folder
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Model, catalogue
+from planner.instance.workload import Model
 from planner.physics.training.transformer import active_parameters, total_parameters
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part

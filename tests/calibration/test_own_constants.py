@@ -26,8 +26,9 @@ from planner.calibration.fit import (
 )
 from planner.cli.file_commands import MEASURED_HELP, table
 from planner.errors import InputError
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Software, catalogue
+from planner.instance.workload import Software
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 STEP = CODE + "step_seconds"
