@@ -27,7 +27,6 @@ from planner.physics.network.fabric_designs import (
     WAN_GATEWAY,
     MediaTable,
     StageCables,
-    media_of,
     switch_counts,
 )
 from planner.physics.plan_physics import PlanPhysics
@@ -72,7 +71,7 @@ class BuiltFabric:
     @property
     def media(self) -> tuple[Medium, ...]:
         """Media that the fabric's cables are chosen from by length; none where links have one price of their kind."""
-        return media_of(self.network) if fabric_designs.by_reach(self.network) else ()
+        return self.network.media if fabric_designs.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:

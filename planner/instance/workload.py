@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter, model_validator
 
 from planner.instance.base_types import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
-from planner.instance.catalogue_entries import catalogue
+from planner.instance.catalogue_entries import Named, by_default, catalogue
 from planner.instance.framework_rules import FREE, FrameworkRules, Overlap
 
-DEFAULT_PRECISION = "bf16"  # of the catalogue
 Zero = Literal[0, 1, 2, 3]
 Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
 Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
@@ -94,7 +93,9 @@ class DepthLaw(Sourced):
 class Family(Sourced):
     """A family of models that may be built: which figure divides which, and how wide for how deep."""
 
-    depth: DepthLaw | str = Field("aspect-128", description="A named law of the catalogue, or one's own.")
+    depth: Annotated[DepthLaw, Named("depth_laws")] = by_default(
+        "depth_laws", "aspect-128", "A named law of the catalogue, or one's own."
+    )
     min_aspect: Positive = Field(32.0, description="Smallest hidden width over layers.")
     max_aspect: Positive = Field(2048.0, description="Largest hidden width over layers.")
     head_size: Count = Field(128, description="Width of a head.")
@@ -112,11 +113,15 @@ class Family(Sourced):
 class Choose(Sourced):
     """The choice of a workload's model: the best by a law that the datacenter can train by the deadline."""
 
-    law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
-    critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
+    law: Annotated[PointsLaw | LossLaw, Named("scaling_laws")] = by_default(
+        "scaling_laws", "chinchilla-2", "A named law of the catalogue, or one's own."
+    )
+    critical_batch: Annotated[PowerOf, Named("batch_laws")] | None = Field(
+        None, description="Law of the batch; absent: limits.max_batch_tokens."
+    )
     family: Family = Field(Family(), description="The shapes that may be built.")
-    loss: LossLaw | str = Field(
-        "parametric-2024", description="Law of the loss; not read where `law` is a law of loss."
+    loss: Annotated[LossLaw, Named("scaling_laws")] = by_default(
+        "scaling_laws", "parametric-2024", "Law of the loss; not read where `law` is a law of loss."
     )
     assumed_flop_per_second: Positive | None = Field(
         None, description="Rate assumed of each GPU at all times; the law's model for it is stated too."
@@ -455,16 +460,15 @@ SWITCHES = (
 class Workload(Sourced):
     """The workload of an instance: a model to train on a number of tokens."""
 
-    model: Model | str = Field(description="The architecture, inline or by catalogue name.")
+    model: Annotated[Model, Named("models")] = Field(description="The architecture, inline or by catalogue name.")
     tokens: Positive = Field(description="Training tokens.")
     sequence_length: Count = Field(description="Tokens per sequence.")
-    precision: Precision = Field(
-        default_factory=lambda: Precision.model_validate(catalogue("precisions")[DEFAULT_PRECISION]),
-        description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16.",
-        # The name is replaced by the entry before validation.
-        json_schema_extra=lambda schema: schema.update(anyOf=[{"$ref": schema.pop("$ref")}, {"type": "string"}]),
+    precision: Annotated[Precision, Named("precisions")] = by_default(
+        "precisions", "bf16", "Inline or by catalogue name (bf16, fp8, ...); absent: bf16."
     )
-    software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
+    software: Annotated[Software, Named("software")] = by_default(
+        "software", "megatron-core", "The framework, inline or by catalogue name."
+    )
     expert_imbalance: Annotated[float, Field(ge=1)] = Field(
         1.0,
         description="Tokens of the busiest expert-parallel rank over the mean; 1: routing is forced to be even, as in "
@@ -482,5 +486,4 @@ class Workload(Sourced):
     @property
     def rules(self) -> FrameworkRules:
         """Layout rules of the workload's framework; none where it is freed of them, or the stack is the user's."""
-        name = self.software.name if isinstance(self.software, Software) else self.software
-        return FREE if self.framework_rules is False else rules_of(name)
+        return FREE if self.framework_rules is False else rules_of(self.software.name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
-from planner.models import Options, resolved_switches
+from planner.models import Options
 from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.fabric_templates import Lengths, Template, Templates
 from planner.models.fabric.site_mode import switch_modes
@@ -24,7 +24,6 @@ from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
-from planner.physics.site.cost import rack_of
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
@@ -171,7 +170,7 @@ class FabricSearch:
     @property
     def gpus(self) -> int:
         """The GPUs of a host that the fabric joins."""
-        return rack_of(self.instance.hardware).gpus
+        return self.instance.hardware.rack.gpus
 
     def kinds(self) -> Iterator[FabricKind]:
         """Yield the kinds of fabric that the tiers allow, families asked for first; one switch for all only once."""
@@ -319,7 +318,7 @@ class FabricSearch:
         """Write why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
         if (pinned := self.pinned("tiers")) not in (None, kind.tiers):
             return f"pins: tiers is {pinned}"
-        most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
+        most = max((switch.ports for switch in self.network.switches), default=0)
         joined = (self.instance.hardware.racks or 0) * (1 if kind.family == "rail-only" else self.gpus)
         (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0) or math.inf
         of_rack = FAMILIES[kind.family].rack_ports(self.gpus).rail_gpus
@@ -343,7 +342,7 @@ class FabricSearch:
         """Bound the GPUs of a leaf with tiers above it, and those that fabrics of some tiers (trees) join."""
         # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
         # share it alike.
-        most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
+        most = max((switch.ports for switch in self.network.switches), default=0)
         ratios, between, found = [self.network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
         for mode in switch_modes(self.network, 1, self.instance.hardware.gpu_nic_bytes_per_second):
             if tiers == 1:
@@ -365,7 +364,7 @@ class FabricSearch:
         # hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
         # which of its ports.
         design = template.design
-        switch = next(switch for switch in resolved_switches(self.network.switches) if switch.name == template.switch)
+        switch = next(switch for switch in self.network.switches if switch.name == template.switch)
         every = design.racks * design.gpus_per_rack
         if design.grouped or switch.planes > MAX_PLANES:
             return NO_TAILS

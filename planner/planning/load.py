@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from planner.errors import InputError, hint
 from planner.imports.command_options import FabricWish
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_instance_file
 from planner.instance.base_types import Faults, figures, out_of_range, validated
-from planner.instance.catalogue_entries import LIKE, catalogue, completed, racks_with
+from planner.instance.catalogue_entries import catalogue, racks_with
 from planner.instance.instance import (
     ANY_ACCELERATOR,
     FabricInstance,
@@ -33,20 +33,12 @@ from planner.instance.instance import (
     reference_problems,
 )
 from planner.instance.network import MAX_TIERS, Switch
-from planner.instance.workload import DEFAULT_PRECISION, Choose, Family, Workload
+from planner.instance.workload import Choose
 from planner.physics.network.fabric_designs import FAMILIES, lanes_of
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
 from planner.units import counted
 
-# Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
-NAMED = {
-    ("workload", "model"): "models",
-    ("hardware", "accelerator"): "accelerators",
-    ("hardware", "rack"): "racks",
-    ("workload", "software"): "software",
-    ("workload", "precision"): "precisions",
-}
 # How the options state a fabric.
 NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
 DIGITS = {"ports": r"\d{1,6}", "rate": f"{NUMBER}G?", "dollars": NUMBER, "watts": NUMBER}
@@ -84,9 +76,10 @@ def load_instance(
     if kind_of(data) == "question":
         faults.add("workload", f"is missing; add it, or ask `planner fabric design {where}` for its fabric alone")
         faults.replaced.append("workload")
-    data = with_names_resolved(data, where, faults)
+    data = _with_left_out(data, where, faults)
     if constants is not None:
-        data, measured = json.loads(json.dumps(data)), read_constants(constants)  # entries of the catalogue are shared
+        measured = read_constants(constants)
+        data = validated(Instance, data, where, faults=faults).model_dump(mode="json")
         if not put_constants(data, measured):
             names = f"{measured.accelerator!r} and {measured.software!r}"
             raise InputError(f"{where}: constants of {names} are of no use: it has neither; leave out --constants")
@@ -115,73 +108,36 @@ def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> di
     return instance_data(json.loads(json.dumps(given, default=plain)), where, Path())
 
 
-def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
-    """Put catalogue entries in place of their names in an instance's data, and any entry for an unknown name."""
+def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
+    """Return an instance's data with a model to start a choice from, and with its first pool's parts as hardware's."""
     data = json.loads(json.dumps(data))
-    if isinstance(data.get("workload"), dict):
-        data["workload"].setdefault("software", Workload.model_fields["software"].default)
-        data["workload"].setdefault("precision", DEFAULT_PRECISION)
-        if isinstance(data["workload"].get("choose"), dict):
-            _resolve_choice(data["workload"], where, faults)
-    for (part, key), kind in NAMED.items():
-        if isinstance(data.get(part), dict):
-            _resolve(data[part], key, kind, f"{part}.{key}", faults)
-    hardware = data["hardware"] if isinstance(data.get("hardware"), dict) else {}
-    for part in ("pools", "alternatives"):
-        entries = hardware[part] if isinstance(hardware.get(part), list) else []
-        for (i, entry), key in product(enumerate(entries), ("accelerator", "rack")):
-            if isinstance(entry, dict):
-                _resolve(entry, key, NAMED["hardware", key], f"hardware.{part}[{i}].{key}", faults)
-                if part == "pools" and i == 0 and key in entry:  # the hardware's too, where it has none
-                    hardware.setdefault(key, entry[key])
-    _resolve(data, "reliability", "reliability", "reliability", faults)
-    network = data["network"] if isinstance(data.get("network"), dict) else {}
-    for kind in ("switches", "media"):
-        entries = network[kind] if isinstance(network.get(kind), list) else []
-        for i in range(len(entries)):
-            _resolve(entries, i, kind, f"network.{kind}[{i}]", faults)
+    workload, hardware = data.get("workload"), data.get("hardware")
+    if isinstance(workload, dict) and workload.get("choose") is not None and not {"model", "tokens"} <= workload.keys():
+        try:
+            _put_start(workload, where)
+        except ValidationError:  # the whole instance is refused with the same complaint, under its own path
+            faults.replaced += ["workload.model", "workload.tokens"]
+    pools = hardware.get("pools") if isinstance(hardware, dict) else None
+    first = pools[0] if isinstance(pools, list) and pools and isinstance(pools[0], dict) else {}
+    for key in ("accelerator", "rack"):
+        if key in first and isinstance(hardware, dict):
+            name = hardware.setdefault(key, first[key])
+            if isinstance(name, str) and name not in catalogue(f"{key}s"):  # it is refused at the pool
+                faults.replaced.append(f"hardware.{key}")
     return data
 
 
-def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> None:
-    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them."""
-    known, given = catalogue(kind), holder[key] if isinstance(holder, list) else holder.get(key)
-    like = given.get(LIKE) if kind == "accelerators" and isinstance(given, dict) else None
-    name = given if isinstance(given, str) else like
-    if isinstance(name, str) and name not in known:
-        path = path if name is given else f"{path}.{LIKE}"
-        faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
-        faults.replaced.append(path)
-    if isinstance(given, str):
-        holder[key] = known[given] if given in known else next(iter(known.values()))  # any, for an unknown name
-    elif isinstance(like, str) and like in known:
-        holder[key] = completed(given, known)
+def _put_start(workload: dict[str, Any], where: str) -> None:
+    """Put a model and tokens to start the choice of a workload's model from where they are not given."""
+    from planner.models.model_choice import any_model
 
-
-def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:
-    """Put laws in place of their names in a choice of model, and a model to start from where none is given."""
-    choose = workload["choose"]
-    for key, kind in {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}.items():
-        choose.setdefault(key, Choose.model_fields[key].default)
-        _resolve(choose, key, kind, f"workload.choose.{key}", faults)
-    family = choose.setdefault("family", {})
-    if isinstance(family, dict):
-        family.setdefault("depth", Family.model_fields["depth"].default)
-        _resolve(family, "depth", "depth_laws", "workload.choose.family.depth", faults)
-    if "model" not in workload or "tokens" not in workload:
-        try:
-            asked = Choose.model_validate(choose)
-        except ValidationError:
-            return  # the whole instance is refused with the same complaint, under its own path
-        from planner.models.model_choice import any_model
-
-        try:
-            start = any_model(asked)
-        except OverflowError:  # beyond a float
-            problem = "its figures are beyond what can be computed with"
-            raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
-        workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
-        workload.setdefault("tokens", start.tokens)
+    try:
+        start = any_model(Choose.model_validate(workload["choose"]))
+    except OverflowError:  # beyond a float
+        problem = "its figures are beyond what can be computed with"
+        raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
+    workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
+    workload.setdefault("tokens", start.tokens)
 
 
 def question_of_options(wish: FabricWish) -> FabricInstance:
@@ -251,9 +207,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         data["network"] = {**usual, "max_rails_per_leaf": None, **network}
     if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**(data.get("pins") or {}), **pins}
-    hardware = data.get("hardware")
-    if not (isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR):
-        data = with_names_resolved(data, where, faults)
+    data = _with_left_out(data, where, faults)
 
     def problems(instance: FabricInstance) -> Iterator[str]:
         yield from out_of_range(instance)
@@ -400,8 +354,8 @@ def implausible(instance: Instance) -> Iterator[str]:
     # The stack scales FP8 by blocks of 32, as only GPUs do that have FP4 too, from Blackwell (SM100) on: Transformer
     # Engine, docs/features/low_precision_training/mxfp8.
     recipe = "workload.software.fp8_recipe"
-    by_blocks = work.precision.compute == "fp8" and getattr(work.software, "fp8_recipe", "") == "mxfp8"
-    if by_blocks and not isinstance(gpu, str) and "fp4" not in gpu.peak_flop_per_second:
+    by_blocks = work.precision.compute == "fp8" and work.software.fp8_recipe == "mxfp8"
+    if by_blocks and "fp4" not in gpu.peak_flop_per_second:
         yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
     yield from unread(instance)
 

@@ -7,7 +7,7 @@ from typing import Any
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network
-from planner.models import FABRIC_AXES, FabricRequest, Options, resolved_switches
+from planner.models import FABRIC_AXES, FabricRequest, Options
 from planner.models.fabric.fabric_templates import Template, alternatives
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
@@ -40,7 +40,7 @@ def site_fabric(
     `nic_seconds` are those of one pipeline send at the NIC's ideal rate. The site's WAN gateway carries the wavelengths
     that end there, `wan_gbps`, and the gradients, `exchange_gbps`, in Gbps each way.
     """
-    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
+    switches = {switch.name: switch for switch in network.switches}
     switch, *above = (switches[name] for name in (template.switch, *template.above))
     design, transport_slowdown = template.design, transport_slowdown_of(network)
     free = transport.free_uplinks(design, exchange_gbps, *locality.stage_in)

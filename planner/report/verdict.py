@@ -9,7 +9,6 @@ from planner.instance.base_types import Sourced, not_modelled_notes
 from planner.instance.instance import Instance
 from planner.instance.workload import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
@@ -118,7 +117,7 @@ def _sureness(plan: Plan) -> str:
 def _most_joined(plan: Plan) -> float:
     """Bound, for the verdict, the racks that network rules and pins let a fabric join, cabled as the plan's."""
     site = next(iter(plan.fabric.sites.values()), None) if plan.fabric else None
-    return max_joined_racks(plan.instance, (site and site.wired_gpus_per_rack) or rack_of(plan.instance.hardware).gpus)
+    return max_joined_racks(plan.instance, (site and site.wired_gpus_per_rack) or plan.instance.hardware.rack.gpus)
 
 
 def _ends(plan: Plan) -> Iterator[Statement]:
@@ -205,8 +204,8 @@ def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
     if hardware.pools:
         bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
     else:
-        gpu = hardware.accelerator if isinstance(hardware.accelerator, str) else hardware.accelerator.name
-        gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
+        layout, gpu = plan.layout, hardware.accelerator.name
+        gpus = f" ({layout.gpus_used + layout.gpus_idle:,} {gpu})" if layout else ""
         bought = f"{counted(racks or 0, 'rack')}{gpus}"
     ids = [site.id for site in plan.sites.sites] if plan.sites else []
     at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
@@ -221,7 +220,7 @@ USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a cho
 def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     """State the model that a plan chooses for the deadline, its bound, and the model of full use."""
     model = plan.instance.workload.model
-    shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
+    shape = f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{_trillions(choice.parameters, 2)} parameters on {_trillions(choice.tokens, 1)} tokens{shape}"
     text = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}"
     if choice.assumed is not None:
@@ -320,7 +319,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     """State a plan's cautions: racks without a price, unspent money, idle GPUs, extrapolations, unsourced inputs."""
     budget, hardware = plan.instance.limits.budget_usd, plan.instance.hardware
     counts_money = budget is not None or plan.instance.objective.in_dollars
-    if plan.cost is not None and counts_money and not hardware.pools and not rack_of(hardware).price_usd:
+    if plan.cost is not None and counts_money and not hardware.pools and not hardware.rack.price_usd:
         text = "Racks have no price (hardware.rack.price_usd is 0): the bill leaves them out and no budget limits them."
         yield Statement("warning", "money", text, True)
     if plan.cost is not None and budget is not None and not plan.instance.objective.in_dollars:

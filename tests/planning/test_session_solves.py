@@ -13,7 +13,6 @@ from planner.checks.joint_proof import missing_columns
 from planner.checks.strategy_space_check import max_racks
 from planner.models.joint.joint_world import JointCache
 from planner.models.joint.site_choice import Sites
-from planner.physics.site.cost import rack_of
 from planner.plan.plan_sections import layout_in_short
 from planner.planning import solve as starts
 from planner.planning.joint_plan import inspection
@@ -223,7 +222,7 @@ def test_what_an_enumeration_reads_sets_it_apart() -> None:
     budgets = [
         question.replaced(limits__budget_usd=share * (question.limits.budget_usd or 0.0)) for share in (0.379, 0.385)
     ]
-    racks = [[max_racks(i, wired) for wired in range(rack_of(i.hardware).gpus + 1)] for i in budgets]
+    racks = [[max_racks(i, wired) for wired in range(i.hardware.rack.gpus + 1)] for i in budgets]
     assert racks[0][:-1] == racks[1][:-1] and racks[0][-1] < racks[1][-1]  # one more where all GPUs are cabled, alone
     few, many = (inspection(plan.replaced(instance=i), cache) for i in budgets)
     assert few is not None and many is not None and few != many

@@ -13,7 +13,6 @@ from planner.physics.plan_physics import layout_faults
 from planner.physics.recovery import exposure_of, interval_curves, spare_points
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training import step_prediction
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import machine_of
@@ -96,7 +95,7 @@ def _unopened(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, tuple[str, .
     sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
     within, taken = rules.ready_within_months, {site.id for site in sites}
     racks = rules.min_site_modules * hardware.racks_per_module
-    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
+    least = cost.facility_mw(hardware, racks)
     rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
     built = {line.id: line.max_circuits for line in grid.new_lines}
     for node in (node for node in grid.nodes if node.site and node.id not in taken):
@@ -135,7 +134,7 @@ def how_a_step_runs(plan: Plan) -> Shown:
         of = f"{stages}, {counted(layout.microbatches_per_step, 'micro-batch')} a replica"
         caption = f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
         yield charts.Picture(charts.schedule(name, layout), caption)
-    if plan.layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(plan.layout)):
+    if plan.layout is None or plan.instance.hardware.pools or list(layout_faults(plan.layout)):
         return
     layout = plan.layout
     sizes = {k: x.tolist() for k, x in memory_by_stage(machine_of(plan.instance), strategy_of(layout)).items()}
