@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, max_sites
+from planner.checks.strategy_space_check import Cut, CutPipelines, max_sites
+from planner.physics import Floats, Ints
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.memory import weights_of

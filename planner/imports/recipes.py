@@ -102,7 +102,11 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
     )
-    known = (*run.items.known, *launcher.known, *script.doubtful)
+    # Of numbers used and assigned in a branch or more than once the last holds, whatever is run.
+    numbers = {name: value for name, value in script.variables.items() if value.isdigit()}
+    used = (name for name in numbers if re.search(rf"\$\{{?{name}\b", text))
+    doubtful = [f"{name} ({unsure}: {numbers[name]} is taken)" for name in used if (unsure := script.unsure(name))]
+    known = (*run.items.known, *launcher.known, *doubtful)
     unmodelled = UnmodelledItems(known, run.items.unknown + launcher.unknown)
     return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
 
@@ -317,7 +321,7 @@ def written_like(
         key = next((key for key in keys.get(SAME_KEYS.get(choice, choice), [choice]) if key in present), choice)
         problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or is in a part that is not read"
         raise recipe.refused(recipe.place(key), recipe.dashes + key, f"{choice} {problem}")
-    return new, reported + recipe.messages()
+    return new, reported + [line for _, line in sorted(recipe.reported, key=lambda entry: entry[0])]
 
 
 def _change_keys(

@@ -134,23 +134,19 @@ def range_of(key: str, *, whole: bool) -> tuple[float, float]:
 
 def put_ranges(schema: dict[str, Any]) -> None:
     """Put the ranges of numbers into a JSON Schema of an instance, where its types give none."""
-    for part in (schema, *schema.get("$defs", {}).values()):
-        for key, value in part.get("properties", {}).items():
-            for form in _numbers(value):
-                low, high = range_of(key, whole=form["type"] == "integer")
-                if form.get("exclusiveMinimum") == 0:
-                    del form["exclusiveMinimum"]
-                    form["minimum"] = low
-                if "exclusiveMaximum" not in form:
-                    form.setdefault("maximum", high)
-
-
-def _numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if schema.get("type") in ("number", "integer") and "enum" not in schema:
-        yield schema
-    for inner in (*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")):
-        if isinstance(inner, dict):
-            yield from _numbers(inner)
+    parts = (schema, *schema.get("$defs", {}).values())
+    left = [(key, form) for part in parts for key, form in part.get("properties", {}).items()]
+    while left:
+        key, form = left.pop()
+        inner = (*form.get("anyOf", ()), form.get("items"), form.get("additionalProperties"))
+        left += [(key, other) for other in inner if isinstance(other, dict)]
+        if form.get("type") in ("number", "integer") and "enum" not in form:
+            low, high = range_of(key, whole=form["type"] == "integer")
+            if form.get("exclusiveMinimum") == 0:
+                del form["exclusiveMinimum"]
+                form["minimum"] = low
+            if "exclusiveMaximum" not in form:
+                form.setdefault("maximum", high)
 
 
 def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, float]]:

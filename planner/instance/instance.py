@@ -455,19 +455,13 @@ def grid_problems(grid: Grid) -> Iterator[str]:
         yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
     for path, corridor in corridors:
         yield from _end_problems(path, corridor.a, corridor.b, nodes)
-    yield from _power_flow_gaps(grid, corridors)
-
-
-def _power_flow_gaps(grid: Grid, corridors: Iterable[tuple[str, Line | NewLine]]) -> Iterator[str]:
-    """Yield complaints about figures that a grid lacks for the power flow that its rules need."""
+    # What the grid lacks for the power flow that its rules need.
     n1, model = grid.rules.n1, grid.rules.grid_model
     if n1 in ("node", "full") and model != "dc":
         yield f'grid.rules.n1: {n1!r} needs flows after an outage, grid_model {model!r} has none; set grid_model "dc"'
     if n1 == "margin" and model == "none":
         yield 'grid.rules.n1: "margin" lowers ratings, grid_model "none" has none; set grid_model "transport" or "dc"'
-    if model != "dc":
-        return
-    for path, line in corridors:
+    for path, line in corridors if model == "dc" else ():
         if line.reactance_pu is None:
             remedy = 'grid_model "dc" needs it: give it on 100 MVA for one circuit, or choose "transport"'
             yield f"{path}.reactance_pu: missing for {line.id!r}; {remedy}"

@@ -24,12 +24,11 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, SitesPlan
 from planner.planning import changed_instance
 from planner.planning.changed_instance import Change, change_to, in_days_of_training, in_fewest_days
-from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.solve import column_of, solve_instance
-from planner.solvers.progress import start
+from planner.solvers.progress import Progress, start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import words
 

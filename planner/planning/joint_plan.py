@@ -11,14 +11,14 @@ from typing import Any
 from planner.checks.joint_proof import highest_bound
 from planner.checks.strategy_space_check import max_racks
 from planner.errors import InternalError
+from planner.instance.framework_rules import FREE
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options
 from planner.models.fabric import site_traffic
 from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
 from planner.models.joint.solve_joint import strategy_of
-from planner.models.joint.stage_split import ROUNDING, fastest_split
-from planner.models.joint.tied_plans import freed_of_rules
+from planner.models.joint.stage_split import ROUNDING, Stages, fastest_split
 from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric_usd
@@ -132,12 +132,17 @@ def _layout_certificate(joint: Certificate, choice: JointPlan) -> Certificate:
 
 def _freed(instance: Instance, choice: JointPlan) -> certificate.FreedLayout | None:
     """Return the layout that a joint plan's framework rules out and that is faster; None where none is."""
-    found = freed_of_rules(choice)
+    s, c = choice.column.strategy, choice.column
+    if s.problem.rules is FREE:
+        return None
+    column = replace(c, strategy=replace(s, problem=s.problem.freed))
+    own = choice.split.seconds * c.sequences
+    found = Stages(column=column, conditions=choice.conditions, cutoff=own * (1 - 1e-9)).fastest()
     if found is None:
         return None
-    layout = layout_values(strategy_of(found[1]))
+    layout = layout_values(strategy_of(replace(choice, column=column, split=found)))
     split = {key: layout[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
-    return certificate.FreedLayout(framework=instance.workload.rules.framework, faster=found[0], **split)
+    return certificate.FreedLayout(framework=instance.workload.rules.framework, faster=own / found.seconds - 1, **split)
 
 
 def _assumptions(choice: JointPlan) -> Assumptions:

@@ -15,7 +15,7 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
-from planner.checks.strategy_space_check import Cut, CutPipelines, Ints, Space, inner_degrees, most_racks
+from planner.checks.strategy_space_check import Cut, CutPipelines, Space, inner_degrees, most_racks
 from planner.checks.strategy_times_check import (
     PipelineSplits,
     StepTimeBound,
@@ -27,6 +27,7 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
 from planner.models.joint.strategy_space import problem_of
+from planner.physics import Ints
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions

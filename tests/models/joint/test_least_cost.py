@@ -138,7 +138,7 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
     first = solved(i).plan
     assert first is not None
     monkeypatch.setattr(least_capital, "CLIMBED", 0)
-    monkeypatch.setattr(LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
+    monkeypatch.setattr(least_capital, "climb", lambda g, _: asked.append(g.world.budget / first.capital_usd))
     LeastCapital(world=world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
     assert asked == pytest.approx([0.8, 0.8**0.5, 0.8**0.25])
 
