@@ -12,6 +12,7 @@ from planner.cli import console
 from planner.errors import InputError, hint
 from planner.files import read_json, read_text, write_atomically
 from planner.imports.command_options import GridOptions, Wish
+from planner.units import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,9 @@ def init(
         print(f"{output}: solve it by `planner solve {output} -o plan.json`")
 
 
+COLUMNS = 96  # of a source in a list
+
+
 def catalogue(
     kind: Annotated[
         str | None, Argument(help="models, accelerators, racks, switches, precisions, instances, ...; all kinds.")
@@ -45,17 +49,33 @@ def catalogue(
     as_json: Annotated[bool, "Print the entries as JSON."] = False,
 ) -> None:
     """List names that an instance may use, with their main figures; one entry whole with its sources."""
-    from planner.report.tables import KINDS, catalogue_text, entries
+    from planner.report.tables import KINDS, entries
 
-    if kind is None and as_json:
-        print(json.dumps({name: sorted(entries(name)) for name in KINDS}, indent=1))
-    elif kind is not None and (name is not None or as_json):
-        known = entries(kind)
-        if name is not None and name not in known:
-            raise InputError(f"catalogue {kind}: {name!r} is not in it; {hint(name, sorted(known))}")
+    if kind is None:
+        found = {part: entries(part) for part in KINDS}
+        counts = aligned([[part, f"{len(named)} entries"] for part, named in found.items()], left=1)
+        print(json.dumps({part: sorted(named) for part, named in found.items()}, indent=1) if as_json else counts)
+        return
+    known = entries(kind)
+    if name is not None and name not in known:
+        raise InputError(f"catalogue {kind}: {name!r} is not in it; {hint(name, sorted(known))}")
+    if name is not None or as_json:
         print(json.dumps(known if name is None else known[name], indent=1, ensure_ascii=False))
-    else:
-        print(catalogue_text(kind))
+        return
+    # A table of the entries of a kind that has figures; else a list with the source of each, cut to fit a terminal.
+    headings, read = KINDS[kind]
+    rows = [[kind, *headings]] if headings else []
+    for entry_name, entry in known.items():
+        if headings:
+            values = read(entry) if callable(read) else [entry.get(key) for key in read]
+            numbers = [f"{x:,g}" if isinstance(x, (int, float)) else x for x in values]
+            rows.append([entry_name, *("-" if x is None else str(x) for x in numbers)])
+        else:
+            source = entry.get("source") or entry.get("note", "")
+            text = source if isinstance(source, str) else ""
+            text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
+            rows.append([f"{entry_name:24}{text}".rstrip()])
+    print(aligned(rows, left=1))
 
 
 MEASURED_HELP = (

@@ -132,12 +132,11 @@ def _curve_box(curve: Curve) -> str:
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
-    *(("", verdict.verdict), ("cost", verdict.purchase), ("model_choice", verdict.model_choice)),
+    *(("", verdict.verdict), ("cost", verdict.bill), ("model_choice", verdict.model_choice)),
     *(("sites", decisions.sites), ("wan", decisions.wan), ("layout", decisions.layout), ("pools", decisions.pools)),
     *(("fabric", decisions.fabric), ("transport", decisions.transport), ("placement", decisions.placement)),
-    *(("", decisions.calendar), ("cost", verdict.capital)),
-    *(("run", lambda plan, section: verdict.run(plan.instance, section)), ("", verdict.limits)),
-    *(("", verdict.implausible_inputs), ("", verdict.cautions)),
+    *(("", decisions.calendar), ("run", lambda plan, section: verdict.run(plan.instance, section))),
+    *(("", verdict.limits), ("", verdict.implausible_inputs), ("", verdict.cautions)),
 )
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
