@@ -195,22 +195,6 @@ def shown_days(total: float, days: float) -> str:
     return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
 
 
-def day_bars(plan: Plan, most: int) -> Iterator[str]:
-    """Write a plan's days by part as text bars of at most `most` columns, each beginning where the one before ends."""
-    rows = days_by_part(plan)
-    total = max((row.days for row in rows), default=0.0)
-    rows = [row for row in rows if float(shown_days(total, row.days).replace(",", ""))]
-    width = max((len(row.name) for row in rows), default=0)
-    figures = max((len(shown_days(total, row.days)) for row in rows), default=0)
-    end = 0.0
-    for row in rows:
-        start, end = (0.0, row.days) if row.is_sum else (end, end + row.days)
-        low, high = (round(most * days / total) for days in sorted((start, end)))
-        low = min(low, most - 1)
-        bar = " " * low + ("=" if row.is_sum else "#") * max(high - low, 1)
-        yield f"{row.name:<{width}}  {shown_days(total, row.days):>{figures}} d  {percent(row.days / total):>7}  {bar}"
-
-
 def calendar(plan: Plan) -> Iterator[Statement]:
     """State a plan's days to train with their range, and the days lost to stops."""
     section = plan.layout.metrics if plan.layout else plan.pools

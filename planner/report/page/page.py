@@ -8,7 +8,6 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
-from planner.instance.grid import Grid
 from planner.physics.plan_physics import layout_faults
 from planner.physics.recovery import exposure_of, interval_curves, spare_points
 from planner.physics.site import cost
@@ -78,27 +77,14 @@ def where(plan: Plan) -> Shown:
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
     yield charts.Picture(svg, caption)
-    # Places that have the same cells share a row, those of most MW first.
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for _, name, cells in sorted(_unopened(plan, grid), key=lambda row: -row[0]):
-        alike.setdefault(cells, []).append(name)
-    head = ("places", "MW at most", "limit", "why it is not open")
-    width = 4 if plan.sites else 3
-    rows = [(few(names, LISTED_PLACES), *rest)[:width] for rest, names in alike.items()]
-    what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
-    what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
-    if rows:
-        yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
-
-
-def _unopened(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, tuple[str, ...]]]:
-    """Yield the MW at most, the name and a page's cells (MW, limit, reason) of each place without a site."""
+    # The MW at most, the name and cells (MW, limit, reason) of each place without a site.
     sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
     within, taken = rules.ready_within_months, {site.id for site in sites}
     racks = rules.min_site_modules * hardware.racks_per_module
     least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
     rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
     built = {line.id: line.max_circuits for line in grid.new_lines}
+    unopened: list[tuple[float, str, tuple[str, ...]]] = []
     for node in (node for node in grid.nodes if node.site and node.id not in taken):
         limits: dict[str, float] = {}  # MW that each hard rule lets the place hold with the open sites and all lines
         if (area := areas.get(node.balancing_authority)) and rules.headroom and "headroom" not in rules.soft:
@@ -119,7 +105,18 @@ def _unopened(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, tuple[str, .
             why = f"too little: a site takes {power(least)} or more"
         elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
             why = f"{counted(rules.max_sites, 'site')} at most"
-        yield most, node.id, (amount(most) if limits else "not limited", limit or "-", why)
+        unopened.append((most, node.id, (amount(most) if limits else "not limited", limit or "-", why)))
+    # Places that have the same cells share a row, those of most MW first.
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for _, name, cells in sorted(unopened, key=lambda row: -row[0]):
+        alike.setdefault(cells, []).append(name)
+    head = ("places", "MW at most", "limit", "why it is not open")
+    width = 4 if plan.sites else 3
+    rows = [(few(names, LISTED_PLACES), *rest)[:width] for rest, names in alike.items()]
+    what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
+    what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
+    if rows:
+        yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
 
 
 def how_a_step_runs(plan: Plan) -> Shown:
