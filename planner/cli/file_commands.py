@@ -15,9 +15,7 @@ from planner.imports.command_options import GridOptions, Wish
 from planner.units import aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from planner.calibration.constants import MeasuredConstants
+    pass
 
 
 def init(
@@ -100,41 +98,42 @@ def calibrate(
     """
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
     console.write_model(constants, output)
-    print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
-
-
-def table(constants: "MeasuredConstants") -> "Iterator[str]":
-    """Tabulate a calibration: common factor, what the lines determine and move, what stays, and each line's errors."""
+    if as_json:
+        print(constants.model_dump_json(indent=1))
+        return
+    # The common factor, what the lines determine and move, what stays, and each line's errors.
     lines = f"{constants.number_of_lines} lines of {constants.measured}"
-    yield f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}"
+    print(f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}")
     if constants.common is not None:
         low, high = constants.common.interval
         factor = f"COMMON FACTOR {constants.common.value:.4g} (with 90 %: {low:.4g} to {high:.4g})"
-        yield f"{factor}: of these steps over the catalogue's, on average"
-    yield f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}"
+        print(f"{factor}: of these steps over the catalogue's, on average")
+    print(f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}")
     alone = {path: value for path, value in constants.values.items() if not value.shared_with}
     for path, value in alone.items():
         low, high = value.interval
-        yield f"  {path:50}{value.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{value.catalogue:>12.4g}"
+        print(f"  {path:50}{value.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{value.catalogue:>12.4g}")
     if not alone:
-        yield "  none alone, only all together: give more lines, with other layouts and micro-batches"
-    yield f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}"
+        print("  none alone, only all together: give more lines, with other layouts and micro-batches")
+    print(f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}")
     for path, value in constants.values.items():
         if path not in alone:
-            yield f"  {path:50}{value.value:>11.4g}{value.catalogue:>12.4g}  {value.shared_with}"
-    yield f"{'AS IN THE CATALOGUE':52}{'value':>11}"
+            print(f"  {path:50}{value.value:>11.4g}{value.catalogue:>12.4g}  {value.shared_with}")
+    print(f"{'AS IN THE CATALOGUE':52}{'value':>11}")
     for path, kept in constants.kept.items():
-        yield f"  {path:50}{kept.value:>11.4g}  {kept.reason}"
-    yield f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'without the line':>18}{'by the catalogue':>18}"
+        print(f"  {path:50}{kept.value:>11.4g}  {kept.reason}")
+    print(f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'without the line':>18}{'by the catalogue':>18}")
     for line in constants.lines:
         before = line.catalogue_seconds / line.measured_seconds - 1
         seconds = f"{line.measured_seconds:>12.4g} s{line.predicted_seconds:>12.4g} s"
         left_out = "" if line.left_out_error is None else f"{line.left_out_error:+.1%}"
-        yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}"
+        print(f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}")
     if known := [abs(line.left_out_error) for line in constants.lines if line.left_out_error is not None]:
         away = [abs(line.catalogue_seconds / line.measured_seconds - 1) for line in constants.lines]
         mean = sum(away) / len(away)
-        yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
+        print(
+            f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
+        )
 
 
 import_app = Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)

@@ -379,20 +379,45 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     """Write plans, each with its name, as one HTML page made on a date. InputError: jinja2 is not installed."""
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
-    reported = [statements(plan) for _, plan in plans]
-    sections = [_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)]
+    sections, compared = list[dict[str, Any]](), list[dict[str, list[str]]]()
+    for name, (_, plan) in zip(names, plans, strict=True):
+        reported = statements(plan)
+        first = [statement for statement in reported if statement.first]
+        compared.append(by_section(one for one in first if one.kind in ("limit", "warning") or _on_purchase(one)))
+        # Purchase, sites, price, days and proof of the first screen, in one sentence.
+        verdict = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
+        texts = [fact.text for kind in ("choice", "verdict") for fact in verdict if fact.kind == kind]
+        sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
+        rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
+        section = {
+            "name": name,
+            "status": status_of(plan),
+            "good": plan.status in ("optimal", "feasible") and not plan.violations,
+            "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
+            "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
+            "verdict": "; ".join([*sentences[:1], *rest]) + "." * bool(sentences),
+            "instead": [statement.text for statement in first if statement.instead],
+            "headlines": list(headlines(plan)),
+            "lists": [
+                ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
+                ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
+                ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
+                ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
+            ],
+            "blocks": {title: list(part(plan)) for title, part in BLOCKS.items()},
+            "reported": by_section(reported),
+            "tables": list(tables(plan)),
+        }
+        sections.append(section)
     # The table of plans, a column each: figures of the first screen, purchases, limits and risks.
     rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
     figures = [{line.label: f"{line.figure.text}; {line.range}" for line in own["headlines"]} for own in sections]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
-    first = [[statement for statement in own if statement.first] for own in reported]
-    compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
-    texts = [by_section(own) for own in compared]
-    for section in dict.fromkeys(name for own in texts for name in own):
+    for title in dict.fromkeys(title for own in compared for title in own):
         # Sentences are joined by spaces, and phrases by semicolons.
-        cells = ("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)
-        rows.append((section, *map(_on_page, cells)))
+        cells = ("; ".join(own.get(title, ["-"])).replace(".; ", ". ") for own in compared)
+        rows.append((title, *map(_on_page, cells)))
     comparison = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
     return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
@@ -400,34 +425,6 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
         sections=sections,
         comparison=comparison if len(plans) > 1 else None,
     )
-
-
-def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
-    first = [statement for statement in reported if statement.first]
-    # Purchase, sites, price, days and proof of the first screen, in one sentence.
-    own = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
-    texts = [fact.text for kind in ("choice", "verdict") for fact in own if fact.kind == kind]
-    sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
-    rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
-    return {
-        "name": name,
-        "status": status_of(plan),
-        "good": plan.status in ("optimal", "feasible") and not plan.violations,
-        "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
-        "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
-        "verdict": "; ".join([*sentences[:1], *rest]) + "." * bool(sentences),
-        "instead": [statement.text for statement in first if statement.instead],
-        "headlines": list(headlines(plan)),
-        "lists": [
-            ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
-            ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
-            ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
-            ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
-        ],
-        "blocks": {title: list(part(plan)) for title, part in BLOCKS.items()},
-        "reported": by_section(reported),
-        "tables": list(tables(plan)),
-    }
 
 
 def _on_purchase(statement: Statement) -> bool:
