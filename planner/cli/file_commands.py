@@ -130,10 +130,8 @@ def calibrate(
         print(f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}")
     if known := [abs(line.left_out_error) for line in constants.lines if line.left_out_error is not None]:
         away = [abs(line.catalogue_seconds / line.measured_seconds - 1) for line in constants.lines]
-        mean = sum(away) / len(away)
-        print(
-            f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
-        )
+        mean, by_catalogue = sum(known) / len(known), sum(away) / len(away)
+        print(f"a line left out is predicted with {mean:.1%} on average, by the catalogue {by_catalogue:.1%}")
 
 
 import_app = Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)

@@ -67,7 +67,22 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
     """Write a comparison: each side's headline, then for all but the first changed inputs, effects and terms."""
     wide = max(len(side.name) for side in sides)
     for side in sides:
-        yield f"{side.name:<{wide}}  {headline(side)}"
+        # Its headline: a plan's verdict and money; a row's objective, money and status.
+        text = f"{side.figures.get('status', 'no status')}{', not verified' * (side.figures.get('verified') is False)}"
+        if side.reported:
+            facts = (fact for fact in side.reported if fact.section == "verdict" and fact.first and not fact.instead)
+            text = " ".join(fact.text for fact in facts)
+        elif side.value is not None:
+            dated, racks = side.goal == FINISH_DATE, side.numbers.get("sites.racks")
+            parts = [f"loss {side.value:.4f}"] if side.goal == "loss" else []
+            parts += [f"{side.value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
+            parts += [] if side.days is None else [f"{side.days:,.1f} days{' of training' * dated}"]
+            parts += [] if side.usd is None else [money(side.usd)]
+            parts += [] if racks is None else [f"{racks:,.0f} racks"]
+            text = f"{', '.join(parts)}; {text}"
+        elif reason := side.figures.get("reason"):
+            text += f": {reason}"
+        yield f"{side.name:<{wide}}  {text}"
     first = sides[0]
     for side in sides[1:]:
         yield ""
@@ -78,24 +93,6 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
         for fact in side.reported:
             if fact.first and fact.kind in ("limit", "warning") and fact.text not in known:
                 yield f"  {side.name}: {fact.text}"
-
-
-def headline(side: Side) -> str:
-    """Write the headline of a comparison's side: a plan's verdict and money; a row's objective, money and status."""
-    if side.reported:
-        verdict = (fact for fact in side.reported if fact.section == "verdict" and fact.first and not fact.instead)
-        return " ".join(fact.text for fact in verdict)
-    status = f"{side.figures.get('status', 'no status')}{', not verified' * (side.figures.get('verified') is False)}"
-    value, dated, reason = side.value, side.goal == FINISH_DATE, side.figures.get("reason")
-    if value is None:
-        return f"{status}: {reason}" if reason else status
-    parts = [f"loss {value:.4f}"] if side.goal == "loss" else [f"{value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
-    shown = (
-        (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
-        (side.usd, money),
-        (side.numbers.get("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
-    )
-    return f"{', '.join(parts + [show(value) for value, show in shown if value is not None])}; {status}"
 
 
 def changes(before: Side, after: Side) -> str:
