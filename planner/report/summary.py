@@ -220,14 +220,14 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
         total = max((row.days for row in rows), default=0.0)
         texts = [(row, decisions.shown_days(total, row.days)) for row in rows]
         texts = [(row, text) for row, text in texts if float(text.replace(",", ""))]
-        names = max((len(row.name) for row, _ in texts), default=0)
+        longest = max((len(row.name) for row, _ in texts), default=0)
         figures = max((len(text) for _, text in texts), default=0)
         for row, text in texts:
             start, end = (0.0, row.days) if row.is_sum else (end, end + row.days)
             low, high = (round(columns * days / total) for days in sorted((start, end)))
             low = min(low, columns - 1)
             bar = " " * low + ("=" if row.is_sum else "#") * max(high - low, 1)
-            bars.append(f"{row.name:<{names}}  {text:>{figures}} d  {percent(row.days / total):>7}  {bar}")
+            bars.append(f"{row.name:<{longest}}  {text:>{figures}} d  {percent(row.days / total):>7}  {bar}")
     faulty = [statement.text for statement in reported if statement.kind == "fault"]  # before all else
     body = lines_of((fact for fact in chosen if fact.kind != "fault"), bars)
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []
