@@ -19,7 +19,7 @@ from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
 from planner.report import decisions
-from planner.report.decisions import Statement, days, short_percent, status_of
+from planner.report.decisions import days, short_percent, status_of
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots import curve_lines, name_and_unit, plain
@@ -375,6 +375,9 @@ BLOCKS: dict[str, Callable[[Plan], Shown]] = {
 }
 
 
+BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # topics of what a plan buys
+
+
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     """Write plans, each with its name, as one HTML page made on a date. InputError: jinja2 is not installed."""
     given = [name for name, _ in plans]
@@ -383,7 +386,8 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     for name, (_, plan) in zip(names, plans, strict=True):
         reported = statements(plan)
         first = [statement for statement in reported if statement.first]
-        compared.append(by_section(one for one in first if one.kind in ("limit", "warning") or _on_purchase(one)))
+        built = [fact for fact in first if fact.kind == "choice" and fact.topic in BUILT]
+        compared.append(by_section(fact for fact in first if fact.kind in ("limit", "warning") or fact in built))
         # Purchase, sites, price, days and proof of the first screen, in one sentence.
         verdict = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
         texts = [fact.text for kind in ("choice", "verdict") for fact in verdict if fact.kind == kind]
@@ -399,7 +403,7 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
             "instead": [statement.text for statement in first if statement.instead],
             "headlines": list(headlines(plan)),
             "lists": [
-                ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
+                ("What is built", [statement.text for statement in built]),
                 ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
                 ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
                 ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
@@ -425,10 +429,6 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
         sections=sections,
         comparison=comparison if len(plans) > 1 else None,
     )
-
-
-def _on_purchase(statement: Statement) -> bool:
-    return statement.kind == "choice" and statement.topic in ("sites", "wan", "model", "layout", "pools", "fabric")
 
 
 def _on_page(text: str) -> str:
