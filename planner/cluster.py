@@ -75,7 +75,16 @@ def fold_names(names: Iterable[str]) -> str:
 
 def expand(text: str) -> list[str]:
     """Read a hostlist of node names in its order, none of an empty text. ValueError: broken bracket, item or range."""
-    parsed = [_parsed(item) for item in _items(text)]
+    parsed, depth, start = list[tuple[list[str], list[list[tuple[range, int]]]]](), 0, 0
+    for at, letter in enumerate(f"{text}," if text else ""):  # commas outside brackets end the items
+        depth += (letter == "[") - (letter == "]")
+        if depth not in (0, 1):
+            raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4], one pair a number")
+        if letter == "," and not depth:
+            parsed.append(_parsed(text[start:at]))
+            start = at + 1
+    if depth:
+        raise ValueError(f"{text[start:][:40]!r}: a bracket is not closed; write n[1-4]")
     size = sum(math.prod(sum(len(run) for run, _ in runs) for runs in brackets) for _, brackets in parsed)
     if size > MAX_NAMES:
         raise ValueError(f"{text[:40]!r}: expands to {size:,} names, more than {MAX_NAMES:,}; check its ranges")
@@ -87,22 +96,6 @@ def expand(text: str) -> list[str]:
             head = "".join(map("".join, zip(heads, (*reversed(turning), ""), strict=False)))
             names += [head + number + end for number in last]
     return names
-
-
-def _items(text: str) -> Iterator[str]:
-    if not text:
-        return
-    depth = start = 0
-    for at, letter in enumerate(text):
-        depth += (letter == "[") - (letter == "]")
-        if depth not in (0, 1):
-            raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4], one pair a number")
-        if letter == "," and not depth:
-            yield text[start:at]
-            start = at + 1
-    if depth:
-        raise ValueError(f"{text[start:][:40]!r}: a bracket is not closed; write n[1-4]")
-    yield text[start:]
 
 
 def _parsed(item: str) -> tuple[list[str], list[list[tuple[range, int]]]]:

@@ -240,22 +240,19 @@ def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> P
     return Path(name)
 
 
-def escaped(text: str) -> str:
-    """Return a text for a CSV cell: with an apostrophe before it where it begins like a formula and is no number."""
-    if not text.lstrip("'").startswith(FORMULA):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
-
-
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Write rows of cells as the text of a CSV file that no spreadsheet runs as formulas; numbers stay numbers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([escaped(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    for row in rows:
+        cells = list(row)
+        for i, cell in enumerate(cells):  # an apostrophe before what begins like a formula and is no number
+            if isinstance(cell, str) and cell.lstrip("'").startswith(FORMULA):
+                try:
+                    float(cell)
+                except ValueError:
+                    cells[i] = f"'{cell}"
+        writer.writerow(cells)
     return text.getvalue()
 
 
@@ -298,5 +295,5 @@ def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Ite
 
 
 def unescaped(cell: str) -> str:
-    """Return the text that `escaped` made a CSV cell of."""
+    """Return the text that `csv_text` made a CSV cell of."""
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell

@@ -36,8 +36,11 @@ class FittedConstant:
     spread: float = 0.0  # that lines must narrow: standard deviation of its logarithm where they alone speak of it
 
     def read(self) -> float:
-        """Return the catalogue's present value of a fitted constant."""
-        return value_at(TYPES[self.kind].model_validate(catalogue(self.kind)[self.entries[0]]), self.path)
+        """Return the catalogue's present value of a fitted constant, its default where the entry does not give it."""
+        at: Any = TYPES[self.kind].model_validate(catalogue(self.kind)[self.entries[0]])
+        for key in self.path.split("."):
+            at = at[key] if isinstance(at, dict) else getattr(at, key)
+        return float(at)
 
     def touches(self, m: Machine) -> bool:
         """Return whether a fitted constant can change a machine's predictions; a share of peak only its type's."""
@@ -46,14 +49,6 @@ class FittedConstant:
             dtype = self.path.removeprefix(MAX_SHARE)
             return dtype in SIXTEEN_BITS or m.precision.compute == dtype
         return name in self.entries
-
-
-def value_at(entry: Accelerator | Software, path: str) -> float:
-    """Return the constant at a dotted path of an accelerator or a software stack, its default where it is not given."""
-    at: Any = entry
-    for key in path.split("."):
-        at = at[key] if isinstance(at, dict) else getattr(at, key)
-    return float(at)
 
 
 def put(entry: dict[str, Any], path: str, value: float) -> None:

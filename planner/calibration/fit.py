@@ -43,7 +43,7 @@ from planner.physics import step_errors
 from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing
-from planner.physics.training.step_prediction import Conditions
+from planner.physics.training.step_prediction import free_conditions
 
 NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -56,7 +56,6 @@ AS_NORMAL = 1.21  # of a scale: the standard deviation of a normal variable with
 BELIEF = 0.5  # power of the evidence, as no combination is quite true (Gruenwald and van Ommen 2017)
 REWEIGHTINGS = 5  # of lines by the size of their rest
 MOST_LEVERAGE = 0.98  # of a line on its own prediction
-UNLOADED = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
 TINY = 1e-12  # in place of a constant of zero, whose logarithm would not be finite
 STEP = 1e-4  # of a constant's logarithm, for its slope
 DETERMINED = 0.5  # of a constant's own standard deviation (`spread`), at most, is left where lines determine it
@@ -98,12 +97,6 @@ def precision(
         activation_bytes=2.0,
         collective_bytes=2.0,
     )
-
-
-def dtype_of(text: str) -> Dtype | None:
-    """Return the data type of products that a measured run's name of a precision means; None where it names none."""
-    plain = text.lower().replace("bfloat", "bf").replace("float", "fp")
-    return next((dtype for dtype in cast("tuple[Dtype, ...]", get_args(Dtype)) if dtype in plain), None)
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -258,24 +251,15 @@ def _machine(line: TableLine) -> Machine:
     if not line.texts.get("accelerator"):
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
     name, stack = line.entry("accelerator"), line.entry("software", "megatron-bridge")
-    found, dtype = Accelerator.model_validate(catalogue("accelerators")[name]), dtype_of(line.text("precision", "bf16"))
+    found = Accelerator.model_validate(catalogue("accelerators")[name])
+    plain, types = line.text("precision", "bf16").lower(), cast("tuple[Dtype, ...]", get_args(Dtype))
+    dtype = next((x for x in types if x in plain.replace("bfloat", "bf").replace("float", "fp")), None)
     if line.texts.get("nic_gbps"):
         found = found.replaced(nic_bytes_per_second=line.number_of("nic_gbps") * 1e9 / 8)
     if dtype not in found.peak_flop_per_second:
         has = ", ".join(sorted(found.peak_flop_per_second))
         line.refuse("precision", f"must be a type that {name} has", f"choose one of {has}")
     own = next((rack for key, rack in catalogue("racks").items() if key.startswith(f"{name}-NVL")), None)
-    return Machine(
-        gpu=found,
-        rack=NODE if own is None else Rack.model_validate(own),  # the GPU comes in racks alone, or in nodes of 8
-        software=Software.model_validate(catalogue("software")[stack]),
-        model=_model(line),
-        precision=precision(dtype, gradient_bytes=4.0),
-        sequence=line.count("seq"),
-    )
-
-
-def _model(line: TableLine) -> Model:
     data: dict[str, Any]
     if line.texts.get("model", "").lower() in {k.lower() for k in catalogue("models")} or not line.texts.get("hidden"):
         data = dict(catalogue("models")[line.entry("model")])
@@ -290,9 +274,17 @@ def _model(line: TableLine) -> Model:
             "tied_embeddings": line.yes("tied", absent=True),
         } | {key: line.count(key) for key in ("kv_heads", "ffn") if line.texts.get(key)}
     try:
-        return Model.model_validate(data)
+        model = Model.model_validate(data)
     except ValidationError as error:
         line.refuse("model", error.errors(include_url=False)[0]["msg"].removeprefix("Value error, "), "correct it")
+    return Machine(
+        gpu=found,
+        rack=NODE if own is None else Rack.model_validate(own),  # the GPU comes in racks alone, or in nodes of 8
+        software=Software.model_validate(catalogue("software")[stack]),
+        model=model,
+        precision=precision(dtype, gradient_bytes=4.0),
+        sequence=line.count("seq"),
+    )
 
 
 def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
@@ -425,7 +417,7 @@ def _shares(logarithms: Numbers) -> Numbers:
 
 def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
     """Predict the seconds of a step on an unloaded network, to fit measured ones."""
-    return math.fsum(step_prediction.step_breakdown(m, UNLOADED, strategy).values())
+    return math.fsum(step_prediction.step_breakdown(m, free_conditions(), strategy).values())
 
 
 def log_errors(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:

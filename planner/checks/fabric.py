@@ -242,17 +242,17 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             continue
         traffic, free = physics.crossings[site], free_by_exchange(physics, site, design)
         names = ("share_leaving_leaf", "share_leaving_pod", "share_leaving_zone")
-        found = dict(zip(names, traffic.share_leaving, strict=True)) | {
-            "pipeline_send_slowdown": transport.pipeline_send_slowdown(phi, design, *traffic.share_leaving, free=free),
-            "allreduce_slowdown": transport.allreduce_slowdown(phi, design, *traffic.allreduces_leaving, free=free),
-        }
+        loads = transport.uplink_loads(design, traffic.share_leaving, traffic.allreduces_leaving, free)
+        send, allreduce = transport.slowdowns(phi, loads)
+        found = dict(zip(names, traffic.share_leaving, strict=True))
+        found |= {"pipeline_send_slowdown": send, "allreduce_slowdown": allreduce}
         if physics.metrics is not None:
             found["p2p_seconds"] = physics.metrics.pipeline_send_nic_seconds * fabric.pipeline_send_slowdown
         yield from figures(f"slowdowns[{site}]", fabric, found)
         # CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks
         # of one unit exchange all with all, and what leaves a leaf, a pod or a zone shares uplinks.
         shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in design.block_racks]
-        took = transport.pipeline_send_slowdown(phi, design, *shares, free=free)
+        took, _ = transport.slowdowns(phi, transport.uplink_loads(design, shares, free=free))
         what = f"times the ideal exchange of {group} racks"
         yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
 
@@ -442,7 +442,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     free = transport.free_uplinks(design, exchange_gbps, *near)
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
-    slow = transport.pipeline_send_slowdown(physics.transport_slowdown, design, *leaving, free=free)
+    slow, _ = transport.slowdowns(physics.transport_slowdown, transport.uplink_loads(design, leaving, free=free))
     # Each group is a run of racks, and the last leaf domain part-full.
     full, last = divmod(design.racks, design.domain_racks)
     found = {

@@ -347,12 +347,12 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     rate, limits = asked.assumed_flop_per_second, physics.instance.limits
     seconds = (limits.deadline_days or 0.0) * layer_time.SECONDS_PER_DAY
     gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
-    full = float(transformer.budget_flop(gpus * machine_of(physics.instance).peak_flop_per_second, seconds))
+    full = gpus * machine_of(physics.instance).peak_flop_per_second * seconds
     what = "whether a rate is assumed"
     yield from must_be("choice_figures[assumed]", what, stated.assumed is not None, rate is not None)
     ideals = [("ideal", stated.ideal, full)]
     if rate is not None and stated.assumed is not None:
-        ideals.append(("assumed", stated.assumed, float(transformer.budget_flop(gpus * rate, seconds))))
+        ideals.append(("assumed", stated.assumed, gpus * rate * seconds))
     for name, ideal, budget in ideals:
         yield from figures(f"choice_figures[{name}]", ideal, _model_at(asked, budget))
     batch = limits.max_batch_tokens or 0.0

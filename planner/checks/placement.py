@@ -100,18 +100,15 @@ def blocks(physics: PlanPhysics, placement: PlacementPlan, layout: LayoutPlan) -
         yield from must_equal(rule, "blocks_by_site", placement.blocks_by_site.get(site), number)
         if not 1 <= stripes <= stages:
             yield broken(rule, f"{stripes} stripes, from 1 to {stages} expected")
-        elif site in physics.stages and physics.stages[site] != striped(stages, number, stripes, unit):
+            continue
+        # The racks of each rack stage stand by stripe, in it block by block, `unit` racks a stage.
+        order: list[list[int]] = []
+        for stripe in range(stripes):
+            first, size = len(order), stages // stripes + (stripe < stages % stripes)
+            places = [[first * number + block * size + i for block in range(number)] for i in range(size)]
+            order += [[place * unit + rack for place in row for rack in range(unit)] for row in places]
+        if site in physics.stages and physics.stages[site] != order:
             yield broken(rule, f"racks do not stand in the order of {stripes} stripes of {number} blocks")
-
-
-def striped(stages: int, blocks: int, stripes: int, unit: int) -> list[list[int]]:
-    """List the racks of each rack stage of a placement: by stripe, in it block by block, `unit` racks a stage."""
-    order: list[list[int]] = []
-    for stripe in range(stripes):
-        first, size = len(order), stages // stripes + (stripe < stages % stripes)
-        places = [[first * blocks + block * size + i for block in range(blocks)] for i in range(size)]
-        order += [[place * unit + rack for place in row for rack in range(unit)] for row in places]
-    return order
 
 
 @needs("placement")

@@ -10,6 +10,7 @@ worst of these.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -258,24 +259,17 @@ def power_flow(physics: PlanPhysics) -> Violations:
             if abs(stated.get(line, 0.0) - flow) > max(FLOW_MW, TOLERANCE * abs(flow)):
                 message = f"{show(stated.get(line, 0.0))} MW stated, {show(flow)} MW by the reactances"
                 yield broken(f"power_flow[{line}]{suffix}", message)
-        for violation in _security(physics, grid, found):
+        # After each N-1 contingency circuits are within their ratings, and plants within their spare power.
+        full, lost = physics.grid.rules.n1 == "full", set[int]()
+        if full:
+            lost = set(range(len(grid.lines)))
+        elif physics.grid.rules.n1 == "node":
+            for node in (grid.names.index(place.node.id) for place in physics.standing):
+                here = np.flatnonzero((grid.a == node) | (grid.b == node))
+                lost |= set(here[grid.rating_mw[here] == grid.rating_mw[here].max(initial=0.0)].tolist())
+        outages = [_without_circuit(grid, line) for line in sorted(lost) if abs(found[line]) > STILL_MW]
+        for violation in chain(*outages, _without_units(grid) if full else ()):
             yield violation.replaced(rule=violation.rule + suffix)
-
-
-def _security(physics: PlanPhysics, grid: GridArrays, flow: Any) -> Violations:
-    """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
-    full, lost = physics.grid.rules.n1 == "full", set[int]()
-    if full:
-        lost = set(range(len(grid.lines)))
-    elif physics.grid.rules.n1 == "node":
-        for node in (grid.names.index(place.node.id) for place in physics.standing):
-            here = np.flatnonzero((grid.a == node) | (grid.b == node))
-            lost |= set(here[grid.rating_mw[here] == grid.rating_mw[here].max(initial=0.0)].tolist())
-    for line in sorted(lost):
-        if abs(flow[line]) > STILL_MW:
-            yield from _without_circuit(grid, line)
-    if full:
-        yield from _without_units(grid)
 
 
 def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Violations:

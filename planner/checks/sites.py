@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
-from planner.physics.plan_physics import PlanPhysics, PoweredSite
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.site.wan import Demand, Edge, SiteFibre
@@ -29,15 +29,12 @@ def known_site(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         yield broken("known_site", "0 open sites < 1")
 
 
-def _usable_mw(physics: PlanPhysics, place: PoweredSite) -> float | None:
-    return usable_interconnect_mw(physics.grid, place.node, physics.built, physics.steps.get(place.node.id, 0))
-
-
 def site_figures(physics: PlanPhysics) -> Violations:
     """Check that a site's place, racks, GPUs, power and area are those that the instance gives."""
     for place in physics.standing:
         site, node, rule = place.site, place.node, f"site_figures[{place.site.id}]"
         hardware, fabric_mw = physics.instance.hardware, physics.fabric_mw(site.id)
+        usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0))
         for name in ("balancing_authority", "latitude", "longitude"):
             yield from must_be(rule, name, getattr(site, name), getattr(node, name))
         found = {
@@ -47,7 +44,7 @@ def site_figures(physics: PlanPhysics) -> Violations:
             "it_mw": cost.it_mw(hardware, site.racks, fabric_mw),
             "facility_mw": cost.facility_mw(hardware, site.racks, fabric_mw),
             "cooling_m2": cost.cooling_m2(hardware, site.racks, fabric_mw),
-            "interconnect_mw": _usable_mw(physics, place) if physics.grid.rules.interconnect.enabled else None,
+            "interconnect_mw": usable if physics.grid.rules.interconnect.enabled else None,
         }
         yield from figures(rule, site, found)
 
@@ -89,7 +86,8 @@ def each_site(physics: PlanPhysics) -> Violations:
             own = node.generation_mw if rules.grid_model == "none" else fed.get(node.id, 0.0)
             draw = max(draw + node.load_mw - own - WATT_MW, 0.0)
         if rule.enabled:
-            usable = _usable_mw(physics, place) or 0.0
+            steps = physics.steps.get(node.id, 0)
+            usable = usable_interconnect_mw(physics.grid, node, physics.built, steps) or 0.0
         cooled = cost.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
         ratio = rules.share_balance.max_ratio
         most, times = ratio * smallest if rules.share_balance.enabled else None, f"racks, {ratio:g} times {smallest:,}"

@@ -20,6 +20,7 @@ from planner.checks.layout import broken_shapes
 from planner.checks.reliability import NoFailures, failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
+from planner.physics import Ints
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
@@ -32,9 +33,6 @@ from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
 from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.strategy_space_check import Cut, CutPipelines, Floats, Ints, max_sites
+from planner.checks.strategy_space_check import Cut, CutPipelines, max_sites
+from planner.physics import Floats, Ints
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.memory import weights_of
@@ -108,7 +109,7 @@ class StepTimeBound(ColumnTimes):
     @cached_property
     def chunk(self) -> Any:
         """Least seconds of the largest pipeline chunk of a checked range."""
-        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.ranges.v, self.layers, 0)
+        return step_prediction.chunk_seconds(self.sharded, self.ranges.v, self.layers, 0)
 
     @cached_property
     def each(self) -> Floats:
@@ -128,7 +129,7 @@ class StepTimeBound(ColumnTimes):
         wait = schedule.min_excess_seconds(counts, self.layers, 0, self.sharded.layer_seconds, more)
         other = np.where(p == 1, self.pipeline.ends, 0.0) + self.cut.times.machine.software.host_seconds
         stage, larger = (
-            step_prediction.stage_seconds(self.pipeline, self.sharded, v, layers, 0, self.send) + other
+            step_prediction.stage_seconds(self.sharded, v, layers, 0, self.send) + other
             for layers in (self.layers, np.ceil(self.layers / v) * v)
         )
         unequal = np.maximum(rounds * stage, stage + waits * wait)
@@ -137,11 +138,11 @@ class StepTimeBound(ColumnTimes):
     @cached_property
     def once(self) -> Floats:
         """Least seconds that a step of a checked range takes once: pipeline bubble, and what follows the passes."""
-        own, order = self.ranges, self.cut.schedule
+        own = self.ranges
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
-        ends = [own.min_micro_batches, *([own.max_micro_batches] if order == "zb-h1" else [])]
+        ends = [own.min_micro_batches, *([own.max_micro_batches] if self.cut.schedule == "zb-h1" else [])]
         counts, stage = (schedule.PipelineCounts(own.p, own.v, m) for m in ends), self.chunk * own.v
-        each = [pipeline_bubble_seconds(self.sharded, order, of, stage, self.send) for of in counts]
+        each = [pipeline_bubble_seconds(self.sharded, of, stage, self.send) for of in counts]
         return np.asarray(np.minimum.reduce(each) + self.tails[0], dtype=np.float64)
 
     @cached_property
@@ -151,7 +152,7 @@ class StepTimeBound(ColumnTimes):
             return self.cut.times.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, (most, most))
-        each = self.pipeline, self.sharded, None, counts, self.group, self.layers, self.chunk, self.send
+        each = self.sharded, None, counts, self.layers, self.chunk, self.send
         parts = step_prediction.once_parts(*each, alone=True)
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
@@ -371,7 +372,7 @@ class PipelineSplits(ColumnTimes):
         """Seconds of every checked stage by its layers, head and unequal chunks included; infinite if none fit."""
         pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
-        stage = step_prediction.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
+        stage = step_prediction.stage_seconds(sharded, self.v, sizes, repeats, self.send)
         stages = np.arange(self.p)[:, None]
         head = step_prediction.end_seconds(pipeline, stages, self.p)
         counts, repeat = schedule.PipelineCounts(self.p, self.v, 3 * self.p), pipeline.times.recompute_seconds
@@ -388,7 +389,7 @@ class PipelineSplits(ColumnTimes):
     def chunk(self) -> Any:
         """Seconds of the largest chunk of every checked pipeline stage by its layers."""
         repeats, sizes = np.where(self.fits, self.recomputed, 0), self.sizes[None, :]
-        return step_prediction.chunk_seconds(self.pipeline, self.sharded, self.v, sizes, repeats)
+        return step_prediction.chunk_seconds(self.sharded, self.v, sizes, repeats)
 
     def once(self, chunk: Any, layers: Any) -> Any:
         """Compute the seconds once a step of a checked pipeline, over its most micro-batches, by chunk and stage."""
@@ -399,8 +400,8 @@ class PipelineSplits(ColumnTimes):
         found = []
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)
-            each = self.pipeline, self.sharded, None, own, self.group
-            found.append(sum(step_prediction.once_parts(*each, layers, chunk, self.send).values()))
+            parts = step_prediction.once_parts(self.sharded, None, own, layers, chunk, self.send)
+            found.append(sum(parts.values()))
         return np.minimum.reduce(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:

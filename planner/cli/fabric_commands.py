@@ -172,7 +172,7 @@ def pareto(
     from planner.formats.yaml_text import read_data
     from planner.imports.instance_file import instance_path
     from planner.planning.load import load_instance, question_of
-    from planner.planning.site_fabrics import axes_of, frontier, lines, rules_given, table, table_by_ratio
+    from planner.planning.site_fabrics import axes_of, frontier, rules_given, table, table_by_ratio
 
     parts = [] if wish.leaf_sizes is None else wish.leaf_sizes.split(",")
     if wrong := [part for part in parts if not (part.isdecimal() and int(part) >= 1)]:
@@ -212,7 +212,7 @@ def pareto(
     own: dict[str, Any] = {"leaf_sizes": sizes, "axes": axis_names, "every": wish.every, "time_limit": time_limit}
     rows = list(frontier(plan, report=report, **own))
     if output is not None:
-        write_atomically(output, lines(rows))
+        write_atomically(output, "".join(json.dumps({"status": "optimal", **row}) + "\n" for row in rows))
     if not rows:
         none = f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}"
         print("no fabric was proven in the time given; give more" if late else none, file=sys.stderr)

@@ -18,7 +18,7 @@ from planner.formats.topologies import tree
 from planner.physics.network.clos_fabric import Design, Ints
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
-from planner.physics.network.transport import FreeUplinks, allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.transport import FreeUplinks, slowdowns, uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.units import counted, ratio
@@ -133,14 +133,14 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[dict[str, Any]]:
     for tier, count in switch_counts(design).items():
         lost, is_lane = _lost(design, tier), tier == "leaf" and design.lanes > 1
         cut = 0 if tier != "leaf" or is_lane else design.rail_gpus * (design.rails if design.single else 1)  # of a rack
-        slowdowns: list[float | None] = [None, None]
+        slow: list[float | None] = [None, None]
         if built.site in physics.crossings:
             where, free = physics.crossings[built.site], free_by_exchange(physics, built.site, design)
             left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
-            slow, of_nic = physics.transport_slowdown, design.lanes / (design.lanes - 1) if is_lane else 1.0
-            send = of_nic * pipeline_send_slowdown(slow, design, *where.share_leaving, free=left)
-            allreduce = of_nic * allreduce_slowdown(slow, design, *where.allreduces_leaving, free=left)
-            slowdowns = [x if math.isfinite(x) else None for x in (send, allreduce)]
+            of_nic = design.lanes / (design.lanes - 1) if is_lane else 1.0
+            loads = uplink_loads(design, where.share_leaving, where.allreduces_leaving, left)
+            both = (of_nic * slowdown for slowdown in slowdowns(physics.transport_slowdown, loads))
+            slow = [slowdown if math.isfinite(slowdown) else None for slowdown in both]
         most = design.networks / design.wan_gateways if tier == WAN_GATEWAY else max(lost.leaf, lost.pod, lost.zone)
         span = min(design.racks, design.domain_racks if tier == "leaf" else design.racks_around(tier))
         firsts = range(0, design.racks, span)
@@ -156,7 +156,7 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[dict[str, Any]]:
             else:
                 what = f"one of {design.lanes} lanes" if tier == "leaf" else f"{100 * most:.3g} % of uplinks"
                 effects = [f"{under} lose {what}"]
-                for name, slowdown in zip(("pipeline sends", "all-reduces"), slowdowns, strict=True) if placed else ():
+                for name, slowdown in zip(("pipeline sends", "all-reduces"), slow, strict=True) if placed else ():
                     effects.append(f"{name} {'stop' if slowdown is None else f'take {ratio(slowdown, 3)} times'}")
             row = {
                 "tier": tier,
@@ -167,8 +167,8 @@ def failure_domains(plan: Plan, built: BuiltFabric) -> list[dict[str, Any]]:
                 "ranks": fold_names(f"stage{stage}-{rank}" for stage, rank in placed),
                 "gpus_cut_off": len(racks) * cut,
                 "uplinks_lost": most,
-                "pipeline_send_slowdown": slowdowns[0],
-                "allreduce_slowdown": slowdowns[1],
+                "pipeline_send_slowdown": slow[0],
+                "allreduce_slowdown": slow[1],
                 "effect": "; ".join(effects + ["no rank is placed to be slowed"] * (plan.layout is None)),
             }
             own.append(row)

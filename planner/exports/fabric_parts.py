@@ -22,14 +22,7 @@ from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
 from planner.physics.network.clos_fabric import Design, Ints, Metres
-from planner.physics.network.fabric_designs import (
-    NO_MEDIUM,
-    WAN_GATEWAY,
-    MediaTable,
-    StageCables,
-    media_of,
-    switch_counts,
-)
+from planner.physics.network.fabric_designs import NO_MEDIUM, WAN_GATEWAY, StageCables, switch_counts
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric
@@ -72,7 +65,7 @@ class BuiltFabric:
     @property
     def media(self) -> tuple[Medium, ...]:
         """Media that the fabric's cables are chosen from by length; none where links have one price of their kind."""
-        return media_of(self.network) if fabric_designs.by_reach(self.network) else ()
+        return fabric_designs.media_of(self.network) if fabric_designs.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
@@ -168,7 +161,7 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
 
     Without floor and media in the instance a medium is its links' transceiver, lengths are of usual pitches, unpriced.
     """
-    table = MediaTable.of(built.media, built.network.power_usd_per_watt)
+    table = fabric_designs.MediaTable.of(built.media, built.network.power_usd_per_watt)
     media = [*(medium.name for medium in built.media), NONE_REACHES if built.media else built.network.optics.name]
     counts = switch_counts(built.design)
     for cables, metres in built.measured():

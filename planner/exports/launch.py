@@ -12,8 +12,8 @@ from planner.checks.layout import broken_rules
 from planner.cluster import HOST_GPUS
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
-from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
-from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software
+from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
+from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software, rules_of
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes, recomputed_alike
 from planner.physics.training.step_prediction import machine_of
@@ -208,6 +208,11 @@ def _model(run: LaunchRun) -> Flags:
     return flags
 
 
+def loss_implementation(software: Software) -> str:
+    """Return Megatron's fused-loss flag that keeps no more of a logit than the plan counts: native where it may."""
+    return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
+
+
 def _parallel(run: LaunchRun) -> Flags:
     layout, routed = run.layout, run.model.experts is not None
     fsdp, uneven = layout.zero_stage in SHARDING, layout.pipeline_parallel > 1 and not run.is_even
@@ -226,17 +231,8 @@ def _parallel(run: LaunchRun) -> Flags:
         "ckpt-format": "fsdp_dtensor" if fsdp else None,  # the only one that Megatron FSDP takes
         "use-distributed-optimizer": layout.zero_stage > 0,
     }
-    return flags | _switches(run)
-
-
-def loss_implementation(software: Software) -> str:
-    """Return Megatron's fused-loss flag that keeps no more of a logit than the plan counts: native where it may."""
-    return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
-
-
-def _switches(run: LaunchRun) -> Flags:
-    layout, software, routed = run.layout, run.software, run.model.experts is not None
-    overlaps = set(software.overlaps)
+    # What the software overlaps and fuses.
+    software, overlaps = run.software, set(run.software.overlaps)
     shape, moe_repeated = strategy_of(layout).shape, layout.recompute == "selective" and "moe" in run.modules
     possible: dict[Overlap, bool] = {
         "gradients": True,
@@ -244,7 +240,7 @@ def _switches(run: LaunchRun) -> Flags:
         "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
         "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
     }
-    flags: Flags = {OVERLAP_FLAGS[what]: able and what in overlaps for what, able in possible.items()}
+    flags |= {OVERLAP_FLAGS[what]: able and what in overlaps for what, able in possible.items()}
     flags["no-overlap-p2p-communication"] = "sends" not in overlaps and layout.virtual_stages > 1
     if routed:
         flags["moe-token-dispatcher-type"] = "alltoall" if software.dispatcher == "all_to_all" else "flex"

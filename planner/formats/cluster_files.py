@@ -127,11 +127,6 @@ class NodeStates(Frozen):
     down: frozenset[str] = Field(frozenset(), description="Nodes that no job can take.")
     note: str | None = Field(None, description="Fields of the file that may change the answer, and are not modelled.")
 
-    @property
-    def taken(self) -> frozenset[str]:
-        """Nodes whose state is not free."""
-        return self.busy | self.down
-
 
 def read_states(path: str | Path) -> NodeStates:
     """Read node states from sinfo -h -N -o "%N %t", sinfo --json, scontrol show nodes --json, or kubectl get nodes."""
@@ -163,17 +158,6 @@ def read_states(path: str | Path) -> NodeStates:
     differ = [key for key in DECIDING if len({json.dumps(item.get(key), sort_keys=True) for item in listed}) > 1]
     note = f"{NOT_MODELLED}{', '.join(f'{key} (nodes differ)' for key in differ)}" if differ else None
     return NodeStates(free=free, busy=busy, down=down, note=note)
-
-
-def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
-    """Keep the states of the topology's nodes, those not listed down. InputError: a listed node is not in it."""
-    groups = [switch.nodes for switch in topology.switches] + [block.nodes for block in topology.blocks]
-    known = frozenset(node for nodes in groups for node in nodes)
-    if strange := sorted((states.free | states.taken) - known):
-        are = "is no node" if len(strange) == 1 else "are no nodes"
-        listed = few([repr(node) for node in strange])
-        raise InputError(f"{source}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
-    return states.replaced(down=states.down | (known - states.free - states.busy))
 
 
 def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[tuple[str, str | list[str], list[Any]]]:

@@ -121,13 +121,6 @@ class Script(RecipeText):
         """Values of a script's overrides `model.key=value` by dotted path; the last holds."""
         return {item.key: item.value for item in self.items if item.value is not None and not item.is_flag}
 
-    @property
-    def doubtful(self) -> list[str]:
-        """Numbers of a script used and assigned in a branch or more than once: the last holds, whatever is run."""
-        numbers = {name: value for name, value in self.variables.items() if value.isdigit()}
-        used = (name for name in numbers if re.search(rf"\$\{{?{name}\b", self.text))
-        return [f"{name} ({unsure}: {numbers[name]} is taken)" for name in used if (unsure := self.unsure(name))]
-
     def unsure(self, name: str, holding: Word | None = None) -> str:
         """Return where a script may give a variable, or the value of one assignment, another value; nothing if nowhere.
 

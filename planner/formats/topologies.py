@@ -111,7 +111,20 @@ def tree(
             above.setdefault(child, row)
     _raise_all(source, [*contents, *_homes(rows, "leaf"), *_block_problems(blocks, sizes, sizes_where)])
     parents = {child: row.name for row in rows for child in row.children}
-    _raise_all(source, _shape(rows, parents))
+    # Cycles among the switches. Several roots make several trees, none of which a job leaves.
+    places, sound = {row.name: row.where for row in rows}, set[str]()
+    cycles = [] if rows else ["line 1: there is no switch; write SwitchName=leaf1 Nodes=n[1-4]"]
+    for row in rows:
+        path, at = dict[str, None](), row.name
+        while at not in sound and at not in path and at in parents:
+            path[at] = None
+            at = parents[at]
+        if at in path:
+            cycle = [*path][[*path].index(at) :]
+            circle = f"its parents run in a circle, {' under '.join([*cycle, at])}"
+            cycles.append(f"{places[at]}: the tree has no root above {at!r}: {circle}; remove one of these links")
+        sound.update(path, [at])
+    _raise_all(source, cycles)
     leaf_nodes = {node for row in rows for node in row.nodes}
     strays = ((block, node) for block in blocks for node in block.nodes if node not in leaf_nodes)
     under_none = "is under no leaf; add it to one"
@@ -169,24 +182,6 @@ def _homes(rows: TopologyRows, what: str) -> Iterator[str]:
         one, two = rows[first], rows[second]
         homes = f"under {what} {one.name!r} ({one.where}) and under {what} {two.name!r}"
         yield f"{two.where}: node {fold_names(nodes)} is {homes}; keep one"
-
-
-def _shape(rows: TopologyRows, parents: dict[str, str]) -> Iterator[str]:
-    """Name cycles among a topology file's switches. Several roots make several trees, none of which a job leaves."""
-    places = {row.name: row.where for row in rows}
-    sound: set[str] = set()
-    for row in rows:
-        path, at = dict[str, None](), row.name
-        while at not in sound and at not in path and at in parents:
-            path[at] = None
-            at = parents[at]
-        if at in path:
-            cycle = [*path][[*path].index(at) :]
-            circle = f"its parents run in a circle, {' under '.join([*cycle, at])}"
-            yield f"{places[at]}: the tree has no root above {at!r}: {circle}; remove one of these links"
-        sound.update(path, [at])
-    if not rows:
-        yield "line 1: there is no switch; write SwitchName=leaf1 Nodes=n[1-4]"
 
 
 def from_layers(source: str, rows: Iterable[tuple[str, str, Sequence[str], str | None]]) -> Topology:

@@ -163,33 +163,6 @@ def _nodes(node: yaml.Node | None, path: str) -> Iterator[tuple[str, ValuePlace]
         yield from _nodes(value, own)
 
 
-def toml_places(text: str) -> dict[str, ValuePlace]:
-    """Return the place of each value of a TOML file by dotted path, without inline tables and arrays of tables.
-
-    The place of a table's header line has the table's path with a dot appended as its key.
-    """
-    places, table, i = dict[str, ValuePlace](), "", 0
-    while i < len(text):
-        opened, named = _TABLE.match(text, i), _KEY.match(text, i)
-        if opened:
-            table = f"{_QUOTES.sub('', opened[1])}."
-            places[table] = ValuePlace(i, i, i + len(opened[0].rstrip()))
-        elif named:
-            start = end = named.end()
-            closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
-            for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
-                with suppress(tomllib.TOMLDecodeError):  # a value ends where its text first parses
-                    tomllib.loads(f"x = {text[start : match.end()]}")
-                    end = match.end()
-                    break
-            places[table + _QUOTES.sub("", named[1])] = ValuePlace(named.start(1), start, end)
-            i = end
-        elif text[i:].lstrip(" \t").startswith("[["):
-            table = "\0"  # no path has it
-        i = text.find("\n", i) + 1 or len(text)
-    return places
-
-
 @dataclass(slots=True)
 class RecipeText:
     """The text of a recipe file with edits, and a line for the user on each; `dashes` begin a key of flags."""
@@ -198,7 +171,7 @@ class RecipeText:
     where: str
     dashes: str = ""
     edits: dict[tuple[int, int], str] = field(default_factory=dict)
-    reported: list[tuple[int, str]] = field(default_factory=list)  # by offset
+    reported: list[tuple[int, str]] = field(default_factory=list)  # by offset; those without a place come last
 
     @property
     def newline(self) -> str:
@@ -227,10 +200,6 @@ class RecipeText:
         """Note a line for the user about a place in the recipe file or about the whole."""
         self.reported.append((len(self.text) + 1 if offset is None else offset, self._at(offset, what)))
 
-    def messages(self) -> list[str]:
-        """Return the lines for the user in the order of the recipe file; those without a place in it come last."""
-        return [what for _, what in sorted(self.reported, key=lambda entry: entry[0])]
-
     def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:
         """Return the error of a place in a recipe file that cannot be changed; None: of a key that the file has not."""
         return InputError(self._at(offset, f"{key}: {problem}; {remedy}"))
@@ -254,21 +223,39 @@ class TableText(RecipeText):
     added: dict[str, dict[str, Any]] = field(default_factory=dict)  # tables that are not there
 
     def __post_init__(self) -> None:
-        try:
-            if self.kind == "toml":
-                self.places = toml_places(self.text)
-            else:  # by dotted path, including those of mappings
+        # By dotted path, in YAML and JSON including those of mappings.
+        if self.kind != "toml":
+            try:
                 self.places = dict(_nodes(yaml.compose(self.text.replace("\t", " "), Loader=yaml.BaseLoader), ""))
-        except yaml.YAMLError:  # JSON that is no YAML
-            problem = "has a key and its colon in two lines, which is not changed; write them in one"
-            raise InputError(f"{self.where}: {problem}") from None
+            except yaml.YAMLError:  # JSON that is no YAML
+                problem = "has a key and its colon in two lines, which is not changed; write them in one"
+                raise InputError(f"{self.where}: {problem}") from None
+            return
+        # In TOML without inline tables and arrays of tables; a table's header line has the path with a dot behind it.
+        text, table, i = self.text, "", 0
+        while i < len(text):
+            opened, named = _TABLE.match(text, i), _KEY.match(text, i)
+            if opened:
+                table = f"{_QUOTES.sub('', opened[1])}."
+                self.places[table] = ValuePlace(i, i, i + len(opened[0].rstrip()))
+            elif named:
+                start = end = named.end()
+                closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
+                for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
+                    with suppress(tomllib.TOMLDecodeError):  # a value ends where its text first parses
+                        tomllib.loads(f"x = {text[start : match.end()]}")
+                        end = match.end()
+                        break
+                self.places[table + _QUOTES.sub("", named[1])] = ValuePlace(named.start(1), start, end)
+                i = end
+            elif text[i:].lstrip(" \t").startswith("[["):
+                table = "\0"  # no path has it
+            i = text.find("\n", i) + 1 or len(text)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         """Set a YAML, JSON or TOML key; add it to its table at the first of `likes`; remove it (YAML: null) if None."""
         place = self.places.get(key)
-        if place is None and value is not None:
-            self._add(key, value, likes)
-        elif place is not None and value is None and self.kind == "toml":
+        if place is not None and value is None and self.kind == "toml":
             end = self.text.find("\n", place.end) + 1 or len(self.text)
             self.edit(self.line_start(place.key), end, "", f"{key}: taken out")
         elif place is not None:
@@ -277,20 +264,8 @@ class TableText(RecipeText):
             between = "" if old or self.text[place.start - 1].isspace() else " "
             if new != old:
                 self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
-
-    def place(self, key: str) -> int | None:
-        """Return the offset of a key in a YAML, JSON or TOML file, or of the table that holds it."""
-        while key and key not in self.places:
-            key = key.rpartition(".")[0]
-        return self.places[key].key if key else None
-
-    def _written(self, value: Any, old: str = "") -> str:
-        if isinstance(value, str) and old.startswith("'"):
-            return f"'{value}'"
-        plain = self.kind == "yaml" and not old.startswith('"') and re.fullmatch(r"[A-Za-z_][\w.-]*", str(value))
-        return str(value) if plain and isinstance(value, str) else json.dumps(value)
-
-    def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        if place is not None or value is None:
+            return
         table, _, name = key.rpartition(".")
         own = [key for key in self.places if key.rpartition(".")[0] == table]
         like = next((key for key in likes if key in own), next(iter(own), None))
@@ -313,6 +288,18 @@ class TableText(RecipeText):
             new += "" if not place.flow else "," if own_line else ", "
             at = start if own_line else place.key
             self.edit(at, at, f"{indent}{new}{self.newline}" if own_line else new, what)
+
+    def place(self, key: str) -> int | None:
+        """Return the offset of a key in a YAML, JSON or TOML file, or of the table that holds it."""
+        while key and key not in self.places:
+            key = key.rpartition(".")[0]
+        return self.places[key].key if key else None
+
+    def _written(self, value: Any, old: str = "") -> str:
+        if isinstance(value, str) and old.startswith("'"):
+            return f"'{value}'"
+        plain = self.kind == "yaml" and not old.startswith('"') and re.fullmatch(r"[A-Za-z_][\w.-]*", str(value))
+        return str(value) if plain and isinstance(value, str) else json.dumps(value)
 
     def result(self) -> str:
         """Return the file's text with all edits, and tables that it lacked: at its end, in JSON at its beginning."""

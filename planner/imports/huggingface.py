@@ -149,10 +149,6 @@ class _Reader:
             self.refuse(name, f"must be a whole number from 0 (is {value!r}); correct it")
         return value
 
-    def stated(self, key: str, default: int) -> int:
-        """Return a count of one name, 0 where it is null."""
-        return self.count(key, self.config.get(key, default) or 0)
-
     def listed(self, key: str) -> list[Any]:
         value = self.config.get(key) or []
         if not isinstance(value, list):
@@ -173,14 +169,14 @@ class _Reader:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {full} and sliding_attention")
             windowed = sum(kind != full for kind in kinds)
         elif "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
-            first = self.stated("max_window_layers", 0) if self.config["use_sliding_window"] else layers
+            first = self.count("max_window_layers", 0) if self.config["use_sliding_window"] else layers
             windowed = max(0, layers - first)
         elif self.kind == "llama4_text" and self.listed("no_rope_layers"):
             windowed = sum(map(bool, self.listed("no_rope_layers")))
         else:
             every = 1 if self.kind == "phi3" else self.family.window_every  # where it gives sliding_window
             name = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
-            every = self.stated(name, every) if every > 1 else every
+            every = self.count(name, self.config.get(name, every) or 0) if every > 1 else every  # 0 where it is null
             windowed = layers if every == 1 else layers - layers // every if every else 0
         if self.kind == "llama4_text":
             window = self.count("attention_chunk_size", window)

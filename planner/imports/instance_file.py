@@ -35,11 +35,6 @@ def shipped_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "instances"
 
 
-def shipped_names() -> list[str]:
-    """Return the names of the instances that ship with the planner."""
-    return sorted(path.stem for path in shipped_folder().glob("*.json"))
-
-
 def instance_path(given: Path) -> Path:
     """Return the path of an instance file, or of the one that ships under that name. InputError: there is neither."""
     if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
@@ -49,7 +44,8 @@ def instance_path(given: Path) -> Path:
         return shipped
     if given.suffix:
         return given  # the complaint about a missing file names the nearest one
-    raise InputError(f"{given}: no such file, and no instance that ships; {hint(str(given), shipped_names())}")
+    names = sorted(path.stem for path in shipped_folder().glob("*.json"))
+    raise InputError(f"{given}: no such file, and no instance that ships; {hint(str(given), names)}")
 
 
 def read_instance_file(given: Path) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from planner.files import read_text
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Imported, assemble, by_name, read_table
 from planner.instance.grid import PowerNode
-from planner.physics.site.wan import EARTH_RADIUS_KM, great_circle_km
+from planner.physics.site.grid import BASE_MVA
+from planner.physics.site.wan import EARTH_RADIUS_KM, Place, great_circle_km
 from planner.units import few
 
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
@@ -35,9 +36,7 @@ _BASE = re.compile(r"^\s*(?:\w+\.)?baseMVA\s*=\s*([^;]*)")
 _TABLE = r"(?:\w+\.)?(?:bus|gen|branch)\s*"
 _CHANGES = re.compile(rf"^\s*(?:{_TABLE}\([^=]*\)\s*=(?!=)|{_TABLE}=|mpc\s*=(?!\s*struct\b))")
 _UNCOMMENTED = re.compile(r"(?:'[^']*(?:'|$)|[^%#'])*")  # of a line; a % or # between quotes is text
-BASE_MVA = 100.0  # base of reactances in an instance
 NO_REACTANCE = "branches of no reactance written without reactance_pu"
-Place = tuple[float, float]
 
 
 def counted(*figures: tuple[int, str]) -> tuple[str, ...]:

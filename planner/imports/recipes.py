@@ -20,10 +20,10 @@ from planner.formats.yaml_text import YAML, TableText, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, OwnRun, RunValues
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems, leaves
-from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
+from planner.instance.framework_rules import TITAN_LOSS_BYTES
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
-from planner.instance.workload import CORE_ATTENTION, Model
+from planner.instance.workload import CORE_ATTENTION, Model, rules_of
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
@@ -103,7 +103,11 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_flags.megatron_effect(flag, value),
         "--{}",
     )
-    known = (*run.items.known, *launcher.known, *script.doubtful)
+    # Of numbers used and assigned in a branch or more than once the last holds, whatever is run.
+    numbers = {name: value for name, value in script.variables.items() if value.isdigit()}
+    used = (name for name in numbers if re.search(rf"\$\{{?{name}\b", text))
+    doubtful = [f"{name} ({unsure}: {numbers[name]} is taken)" for name in used if (unsure := script.unsure(name))]
+    known = (*run.items.known, *launcher.known, *doubtful)
     unmodelled = UnmodelledItems(known, run.items.unknown + launcher.unknown)
     return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
 
@@ -320,7 +324,7 @@ def written_like(
         key = next((key for key in keys.get(SAME_KEYS.get(choice, choice), [choice]) if key in present), choice)
         problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or is in a part that is not read"
         raise recipe.refused(recipe.place(key), recipe.dashes + key, f"{choice} {problem}")
-    return new, reported + recipe.messages()
+    return new, reported + [line for _, line in sorted(recipe.reported, key=lambda entry: entry[0])]
 
 
 def _change_keys(

@@ -130,23 +130,19 @@ def range_of(key: str, *, whole: bool) -> tuple[float, float]:
 
 def put_ranges(schema: dict[str, Any]) -> None:
     """Put the ranges of numbers into a JSON Schema of an instance, where its types give none."""
-    for part in (schema, *schema.get("$defs", {}).values()):
-        for key, value in part.get("properties", {}).items():
-            for form in _numbers(value):
-                low, high = range_of(key, whole=form["type"] == "integer")
-                if form.get("exclusiveMinimum") == 0:
-                    del form["exclusiveMinimum"]
-                    form["minimum"] = low
-                if "exclusiveMaximum" not in form:
-                    form.setdefault("maximum", high)
-
-
-def _numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if schema.get("type") in ("number", "integer") and "enum" not in schema:
-        yield schema
-    for inner in (*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")):
-        if isinstance(inner, dict):
-            yield from _numbers(inner)
+    parts = (schema, *schema.get("$defs", {}).values())
+    left = [(key, form) for part in parts for key, form in part.get("properties", {}).items()]
+    while left:
+        key, form = left.pop()
+        inner = (*form.get("anyOf", ()), form.get("items"), form.get("additionalProperties"))
+        left += [(key, other) for other in inner if isinstance(other, dict)]
+        if form.get("type") in ("number", "integer") and "enum" not in form:
+            low, high = range_of(key, whole=form["type"] == "integer")
+            if form.get("exclusiveMinimum") == 0:
+                del form["exclusiveMinimum"]
+                form["minimum"] = low
+            if "exclusiveMaximum" not in form:
+                form.setdefault("maximum", high)
 
 
 def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, float]]:
@@ -252,15 +248,19 @@ def validated(
 
 
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
-    errors = []
-    for fault in error.errors(include_url=False):
-        # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
+    errors, faults = list[tuple[Location, Any, Location, int]](), error.errors(include_url=False)
+    kinds = [x["loc"][:-1] for x in faults if x["loc"][-1:] == ("kind",) and x["type"] == "literal_error"]
+    for fault in faults:
+        # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name;
+        # of objects the one whose kind it gives. So a fault of another form counts where there is none of a lower rank.
+        path = located(fault["loc"], data, missing=fault["type"] == "missing")
         nested = isinstance(fault["input"], (dict, list, tuple))
         other = fault["type"] in (("string_type", "float_type", "int_type") if nested else ("tuple_type", "list_type"))
-        errors.append((located(fault["loc"], data, missing=fault["type"] == "missing"), fault, other))
-    meant = [path for path, _, other in errors if not other]
-    for path, fault, other in errors:
-        if other and any(own[: len(path)] == path for own in meant):
+        form = next((form for form in kinds if fault["loc"][: len(form)] == form), None)
+        key = path if other or form is None else located(form, data, missing=False)
+        errors.append((path, fault, key, 2 if other else int(form is not None)))
+    for path, fault, key, rank in errors:
+        if rank and any(less < rank and own[: len(key)] == key for own, _, _, less in errors):
             continue
         if fault["type"] == "extra_forbidden":
             holders = _forms_at(model, path[:-1])

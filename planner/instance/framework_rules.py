@@ -1,4 +1,4 @@
-"""Rules of training frameworks on the layouts that a search may choose, by the framework's name."""
+"""Rules of training frameworks on the layouts that a search may choose; the catalogue has those of each by name."""
 
 from typing import Literal, NamedTuple
 
@@ -41,43 +41,6 @@ class FrameworkRules(NamedTuple):
 
 
 FREE = FrameworkRules()
-MEGATRON = FrameworkRules(  # of Megatron Core 0.14
-    framework="Megatron",
-    recompute="chunks alike",  # recompute-num-layers
-    whole_rounds=True,  # schedules.py: the rest of a round must be none, or as many as the stages
-    sequence_parts="ranks",
-    sequence_parallel="with experts",  # moe_layer.py
-    whole_expert_groups=True,  # parallel_state.py, an expert whole on its GPU
-    tensor_2d=False,
-)
-_BY_NAME = {  # by the first words of a framework's name, the longer before the shorter
-    "megatron-deepspeed": FrameworkRules(
-        framework="DeepSpeed",
-        recompute="all or none",  # activation_checkpoint_interval
-        selective=False,
-        even_stages=True,  # partition: uniform
-        tensor_2d=False,
-    ),
-    "megatron": MEGATRON,
-    "nemo": MEGATRON,
-    "torchtitan": FrameworkRules(
-        framework="torchtitan",
-        recompute="all or none",  # activation_checkpoint.mode
-        whole_rounds=True,
-        sequence_parts="halves",
-        sequence_parallel="always",
-        whole_expert_groups=True,
-        experts_over_tensors=True,  # parallel_dims.py
-        tensor_2d=False,
-    ),
-    "llm-foundry": FrameworkRules(framework="llm-foundry", recompute="all or none", tensor_2d=False),
-}
-
-
-def rules_of(software: str) -> FrameworkRules:
-    """Return the layout rules of the training framework of that name; none for a user's own software stack."""
-    return next((rules for start, rules in _BY_NAME.items() if software.startswith(start)), FREE)
-
 
 # Names of Megatron-LM for the switches of a software stack.
 FP8_RECIPES = {"delayed": "delayed", "tensorwise": "per_tensor", "mxfp8": "mxfp8", "blockwise": "blockwise"}

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from planner.errors import InputError, hint, shown
 from planner.instance.base_types import MAX_COUNT, Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema
-from planner.instance.framework_rules import MEGATRON
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator, Hardware, HardwareAlternative, Reliability
 from planner.instance.network import FabricFamily, Medium, Network, Optics, Switch, Wan
@@ -441,19 +440,13 @@ def grid_problems(grid: Grid) -> Iterator[str]:
         yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
     for path, corridor in corridors:
         yield from _end_problems(path, corridor.a, corridor.b, nodes)
-    yield from _power_flow_gaps(grid, corridors)
-
-
-def _power_flow_gaps(grid: Grid, corridors: Iterable[tuple[str, Line | NewLine]]) -> Iterator[str]:
-    """Yield complaints about figures that a grid lacks for the power flow that its rules need."""
+    # What the grid lacks for the power flow that its rules need.
     n1, model = grid.rules.n1, grid.rules.grid_model
     if n1 in ("node", "full") and model != "dc":
         yield f'grid.rules.n1: {n1!r} needs flows after an outage, grid_model {model!r} has none; set grid_model "dc"'
     if n1 == "margin" and model == "none":
         yield 'grid.rules.n1: "margin" lowers ratings, grid_model "none" has none; set grid_model "transport" or "dc"'
-    if model != "dc":
-        return
-    for path, line in corridors:
+    for path, line in corridors if model == "dc" else ():
         if line.reactance_pu is None:
             remedy = 'grid_model "dc" needs it: give it on 100 MVA for one circuit, or choose "transport"'
             yield f"{path}.reactance_pu: missing for {line.id!r}; {remedy}"
@@ -490,7 +483,8 @@ def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iter
     if not isinstance(gpu, Accelerator) or not isinstance(software, Software):
         return
     discards = sorted({"layernorm", "moe_act"} & set(software.recompute_modules))
-    if discards and compute == "fp8" and software.fp8_recipe == "delayed" and instance.workload.rules is MEGATRON:
+    delayed = compute == "fp8" and software.fp8_recipe == "delayed"
+    if discards and delayed and instance.workload.rules.framework == "Megatron":
         scales = "under other scales than those of fp8_recipe delayed alone; choose another recipe, or take it out"
         yield f"workload.software.recompute_modules: Megatron has {discards[0]} {scales}"
     if software.fp8_attention:

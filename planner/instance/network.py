@@ -189,11 +189,10 @@ class Network(Sourced):
         leaf, spine, core, *_ = (*own, own[-1], own[-1])
         return leaf, spine, core
 
-    def ratio_of(self, tier: int) -> float | None:
-        """Bound the network's rate down to rate up at a leaf (0), spine (1) or core (2); None: any."""
+    def ratio_of(self, tier: int) -> float:
+        """Bound the network's rate down to rate up at a leaf (0), spine (1) or core (2); infinity: any."""
         own = self.tier_ratios[tier] if tier < len(self.tier_ratios) else math.inf
-        most = min(own, 1 / self.asked_core_share if self.asked_core_share else math.inf)
-        return most if math.isfinite(most) else None
+        return min(own, 1 / self.asked_core_share if self.asked_core_share else math.inf)
 
     @property
     def asked_leaf_uplinks(self) -> int:

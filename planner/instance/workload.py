@@ -6,10 +6,10 @@ from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from planner.instance.base_types import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
-from planner.instance.framework_rules import FREE, FrameworkRules, Overlap, rules_of
+from planner.instance.framework_rules import FREE, FrameworkRules, Overlap
 
 LIKE = "like"  # the key by which an entry names another, and of its sources the one that says why
 DEFAULT_PRECISION = "bf16"  # of the catalogue
@@ -39,6 +39,15 @@ def catalogue(kind: str) -> dict[str, Any]:
     text = resources.files("planner").joinpath("catalogue", f"{kind}.json").read_text(encoding="utf-8")
     entries: dict[str, Any] = json.loads(text)
     return {name: completed(entry, entries) if isinstance(entry, dict) else entry for name, entry in entries.items()}
+
+
+@cache
+def rules_of(software: str) -> FrameworkRules:
+    """Return the layout rules of the training framework that a stack's name begins with; none for a user's own."""
+    known = catalogue("framework_rules")  # a longer beginning comes before a shorter one
+    entry: Mapping[str, Any] = next((known[start] for start in known if software.startswith(start)), {})
+    rules = {key: value for key, value in entry.items() if key not in ("note", "source")}
+    return TypeAdapter(FrameworkRules).validate_python(rules) if rules else FREE
 
 
 def racks_with(accelerator: str) -> list[str]:
@@ -79,6 +88,8 @@ class PointsLaw(Sourced):
     def _faults(self) -> Iterator[str]:
         if not len(self.parameters) == len(self.flop) == len(self.tokens):
             yield "parameters, flop and tokens must be of one length; complete the points"
+        if len(set(self.flop)) < 2:
+            yield f"flop must have two different values or more (all are {self.flop[0]:g}); give points apart"
 
 
 class LossLaw(Sourced):

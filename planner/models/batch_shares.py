@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from planner.models.joint.solve_joint import conditions_of, fastest_of
+from planner.models.joint.solve_joint import fastest_of
 from planner.models.joint.strategy_space import MICRO_BATCHES, JointProblem
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -64,10 +64,11 @@ class PoolSearch:
         rate = min(result.bound, seconds)
         self.bounds.append((own if result.stop is Stop.PROVED else max_share, max_share, rate))
         self._add_point(strategy, seconds * own)
+        free = step_prediction.free_conditions(self.problem.transport_slowdown)
         for other in with_other_micro_batches(self.problem, strategy):
             if self.deadline.passed:
                 break
-            parts = step_prediction.step_breakdown(self.problem.machine, conditions_of(self.problem), other)
+            parts = step_prediction.step_breakdown(self.problem.machine, free, other)
             self._add_point(other, float(sum(parts.values())))
         return rate
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby, product
 from typing import Any, get_args
 
-import numpy as np
 from pydantic import Field, ValidationError
 
 from planner.calibration.constants import CODE, GPU, is_tunable
@@ -28,11 +27,11 @@ from planner.physics.recovery import best_stretch
 from planner.physics.site import cost
 from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
-from planner.physics.training.memory import memory_by_stage
+from planner.physics.training.memory import memory_by_stage, worst_memory
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, layout_values, strategy_of
 from planner.physics.training.schedule import recomputed_alike
-from planner.physics.training.step_prediction import Conditions, machine_of, memory_limit_bytes
+from planner.physics.training.step_prediction import free_conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan, name_of_part
@@ -91,14 +90,14 @@ def evaluated(instance: Instance) -> Evaluation:
         least = strategy.zero_stage
         for zero in machine.software.zero_stages_under(strategy.pipeline_parallel):
             other = replace(strategy, zero_stage=zero)
-            if sum(memory_by_stage(machine, other).values(), np.zeros(1)).max() <= memory_limit_bytes(instance):
+            if sum(worst_memory(machine, other).values()) <= memory_limit_bytes(instance):
                 filled = {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
                 strategy = other
                 break
     if strategy.tensor_parallel > 1 and "layout.sequence_parallel" not in instance.pins:
         filled["sequence_parallel"] = "no sequence parallelism; --pin layout.sequence_parallel=true has it"
     slowdown = transport_slowdown_of(instance.network)
-    conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
+    conditions = free_conditions(slowdown)
     try:
         metrics = step_prediction.metrics(instance, conditions, strategy)
         stretch = best_stretch(instance, strategy, metrics.step_seconds)
@@ -498,9 +497,9 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     choices = nearest_choices(run, framework)
     if not choices:
         return None
-    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
+    own = layout_values(strategy_of(run.layout))
     question = layout_question(plan.instance.replaced(pins={}), run.gpus)
-    before, best = _evaluated(question, own), None
+    before, best = _predicted(question, own), None
     by_stage = framework in ("megatron", "nemo")
     for layout in _layouts_near(question, framework, own | choices):
         layers, virtual = layout["layers_per_stage"], layout["virtual_stages"]
@@ -510,8 +509,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
             each = (low + high) // 2
             counts = recomputed_alike(layers, virtual, each if by_stage else each * most).tolist() if each else ()
             values = layout | {"recompute": "full" if each else kept, "recomputed_layers_per_stage": tuple(counts)}
-            tried = _evaluated(question, values)
-            if tried.memory_bytes_per_gpu <= tried.memory_limit_bytes and math.isfinite(tried.step_seconds):
+            tried = _predicted(question, values)
+            if tried.fits_memory:
                 found, high = (values, tried), each - 1
             else:
                 low = each + 1
@@ -528,7 +527,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
     """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
     question = plan.instance.replaced(pins={})
-    layout = layout_values(strategy_of(run.layout)) | {"data_parallel": run.layout.data_parallel}
+    layout = layout_values(strategy_of(run.layout))
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
@@ -541,7 +540,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
         """Predict the step of a plan's layout with these switches as in the run file, the others as in the plan."""
         some = {name: pairs[name][0] for name in names}
         hidden = {name: some.pop(name) for name in overlaps if name in some}
-        found = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
+        found = _predicted(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
         return found.step_seconds, found.memory_bytes_per_gpu, found.memory_limit_bytes
 
     file, before = step_of(pairs), step_of(())
@@ -564,10 +563,9 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     ]
 
 
-def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
-    given = {f"layout.{name}": value for name, value in values.items() if value != ()}
-    pins = {path: list(value) if isinstance(value, tuple) else value for path, value in given.items()}
-    return evaluated(question.replaced(pins=pins))
+def _predicted(instance: Instance, values: dict[str, Any]) -> LayoutMetrics:
+    strategy = strategy_of(values | {"data_parallel_by_site": {"cluster": values["data_parallel"]}})
+    return step_prediction.metrics(instance, free_conditions(transport_slowdown_of(instance.network)), strategy)
 
 
 def _layouts_near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:

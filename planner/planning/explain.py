@@ -24,12 +24,11 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import DEGREES, SitesPlan
 from planner.planning import changed_instance
 from planner.planning.changed_instance import Change, change_to, in_days_of_training, in_fewest_days
-from planner.planning.choice_ends import Progress
 from planner.planning.conflict import briefly
 from planner.planning.explanation import SHOWN, Explanation, Lack, Other, OtherStart, Worth, changed_in_words
 from planner.planning.hardware_choice import best_choice, in_time
-from planner.planning.solve import column_like, column_of, solve_instance
-from planner.solvers.progress import start
+from planner.planning.solve import column_of, solve_instance
+from planner.solvers.progress import Progress, start
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import words
 
@@ -324,11 +323,18 @@ class _Questions:
             question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
             cache = self.cache if self.cache.question is None else replace(self.cache)
             self.own = column_of(layout, _quietly(replace(options, time_limit=None), cache).world(question))
-        known = [self.own, *(x.column for *_, x in sorted(self.plans, key=lambda x: x[0]))]
+        known = [] if self.own is None else [self.own]
+        known += [x.column for *_, x in sorted(self.plans, key=lambda x: x[0])]
 
         def first(world: World) -> Column | None:
             """Return the column to price first: the explained plan's, or the best known other's, if in this space."""
-            return next((c for x in known if x is not None and (c := column_like(x, world)) is not None), None)
+            for x in known:
+                for s in world.strategies():
+                    of = x.strategy
+                    alike = (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes)
+                    if alike and world.has(s, x.p, x.v, x.zero):
+                        return replace(x, strategy=s)
+            return None
 
         same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
         replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())

@@ -321,7 +321,7 @@ class FabricSearch:
             return f"pins: tiers is {pinned}"
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
         joined = (self.instance.hardware.racks or 0) * (1 if kind.family == "rail-only" else self.gpus)
-        (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0) or math.inf
+        (leaf, reach), ratio = self.most_gpus(kind.tiers), self.network.ratio_of(0)
         of_rack = FAMILIES[kind.family].rack_ports(self.gpus).rail_gpus
         if not kind.grouped and kind.tiers > 1 and of_rack > leaf:
             at = "" if ratio == math.inf else f" at {to_one(ratio)}"
@@ -344,7 +344,7 @@ class FabricSearch:
         # Where one ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they
         # share it alike.
         most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
-        ratios, between, found = [self.network.ratio_of(tier) or math.inf for tier in range(tiers)], tiers - 2, [(0, 0)]
+        ratios, between, found = [self.network.ratio_of(tier) for tier in range(tiers)], tiers - 2, [(0, 0)]
         for mode in switch_modes(self.network, 1, self.instance.hardware.gpu_nic_bytes_per_second):
             if tiers == 1:
                 found.append((0, mode.switch.ports * mode.split))
@@ -364,12 +364,11 @@ class FabricSearch:
         # They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of
         # hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
         # which of its ports.
-        design = template.design
-        switch = next(switch for switch in resolved_switches(self.network.switches) if switch.name == template.switch)
+        design, planes = template.design, template.models[0].planes
         every = design.racks * design.gpus_per_rack
-        if design.grouped or switch.planes > MAX_PLANES:
+        if design.grouped or planes > MAX_PLANES:
             return NO_TAILS
-        joined = template.family != "rail-only" and (design.joined or design.pods == 1)
+        joined = template.family != "rail-only" and (design.tiers != 2 or design.pods == 1)
         rails = design.rails if joined else design.rails_per_zone or design.rails_per_pod or design.rails
         meeting, networks = design.racks * rails * design.rail_gpus, design.networks * -(-design.rails // rails)
         # Where an oversubscribed tier joins blocks the part has two of them: it slows flows that share its links.
@@ -378,7 +377,7 @@ class FabricSearch:
         whole = design.permutation_slowdown if joined else 1.0
         if meeting < 2 or (hosts or 0) * whole > MOST_SIMULATED:  # GPUs of one host may be alone in their networks
             return NO_TAILS
-        tree = part_of_design(design, switch.planes, hosts, most=SIMULATED_HOSTS).tree
+        tree = part_of_design(design, planes, hosts, most=SIMULATED_HOSTS).tree
         hashed = flow_times.mean_fullest(tree, meeting, networks) / flow_times.mean_fullest(tree, tree.hosts)
         shape = tree.down, tree.up, tree.bundle, tree.rates, tree.planes, np.sort(tree.slots).tobytes(), whole, hashed
         if shape in self.simulated:

@@ -21,6 +21,7 @@ from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.tied_plans import ended_by_choice, kept_within
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import rack_of
@@ -29,11 +30,10 @@ from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.changed_instance import as_asked, in_days_of_training
-from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
-from planner.solvers.progress import report, start, turn
+from planner.solvers.progress import Progress, report, start, turn
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 POINTS = 9  # of a curve at most, the plan that it is drawn around among them

@@ -6,17 +6,10 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.instance.hardware import HardwareAlternative
-from planner.instance.instance import Instance, hardware_kind
+from planner.instance.instance import ONE_SITE, Instance, hardware_kind
 from planner.models import Options, batch_shares
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution
-from planner.models.joint.solve_joint import (
-    Solving,
-    conditions_of,
-    least_run_cost,
-    problem_on,
-    solve_joint,
-    solve_joint_cost,
-)
+from planner.models.joint.solve_joint import Solving, least_run_cost, problem_on, solve_joint, solve_joint_cost
 from planner.models.joint.strategy_space import JointProblem
 from planner.physics import step_errors
 from planner.physics.site import cost
@@ -210,7 +203,8 @@ def _predicted(
     for k, point in enumerate(points):
         if point is not None:
             alone = pool_instance(instance, instance.hardware.pools[k], point.sequences)
-            metrics[k] = step_prediction.metrics(alone, conditions_of(problems[k]), point.strategy)
+            conditions = step_prediction.free_conditions(problems[k].transport_slowdown)
+            metrics[k] = step_prediction.metrics(alone, conditions, point.strategy)
             if link is not None and training > 1:
                 layers = max(point.strategy.layers_per_stage)
                 exposed[k] = pool_exchange_seconds(link, metrics[k], layers, training)
@@ -233,7 +227,7 @@ def _pools_section(
         phi, strategy, found = problems[k].transport_slowdown, point.strategy, metrics[k].days_to_train
         layouts[pools[k].name] = write_layout(
             strategy,
-            data_parallel_by_site={cost.CLUSTER: strategy.data_parallel},
+            data_parallel_by_site={ONE_SITE: strategy.data_parallel},
             racks=pools[k].racks,
             gpus_per_rack=problems[k].gpus,
             assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),

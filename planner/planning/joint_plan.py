@@ -11,14 +11,14 @@ from typing import Any
 from planner.checks.joint_proof import highest_bound
 from planner.checks.strategy_space_check import max_racks
 from planner.errors import InternalError
+from planner.instance.framework_rules import FREE
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options
 from planner.models.fabric import site_traffic
 from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
 from planner.models.joint.solve_joint import strategy_of
-from planner.models.joint.stage_split import ROUNDING, fastest_split
-from planner.models.joint.tied_plans import freed_of_rules
+from planner.models.joint.stage_split import ROUNDING, Stages, fastest_split
 from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric_usd
@@ -49,7 +49,7 @@ def plan_of(
         return without_plan(instance, solution, options)
     proof = None if solution.plan.placed is None else solution.plan.placed.proof
     choice, metrics, section, design = _with_sites(instance, solution.plan, options, seconds)
-    column = choice.column
+    column, gpus = choice.column, cost.rack_of(instance.hardware).gpus
     racks = (instance.hardware.racks or 0) if choice.placed is None else sum(choice.placed.racks.values())
     # The bill knows no certificate, whose value may be the bill.
     fabrics, placement = _fabrics_and_placement(instance, choice, metrics, section, design)
@@ -93,18 +93,21 @@ def plan_of(
             column.d, column.replica_gpus, metrics.step_seconds, shares_state=column.zero > 0, lanes=column.lanes
         )
         reliability = recovery.section(job, choice.upkeep, metrics.step_days_to_train)
-    freed = None
-    if (found := freed_of_rules(choice)) is not None:  # the faster layout that the framework rules out
-        layout = layout_values(strategy_of(found[1]))
-        split = {key: layout[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
-        freed = certificate.FreedLayout(framework=instance.workload.rules.framework, faster=found[0], **split)
     return Plan(
         **solved_with(instance, options),
         status=joint.status,
-        objective=objective_of(instance, solution, value, bound).replaced(**more or {}, freed=freed),
+        objective=objective_of(instance, solution, value, bound).replaced(**more or {}, freed=_freed(instance, choice)),
         sites=section,
         wan=design,
-        layout=_layout(instance, choice, racks, metrics, joint.replaced(space={**solution.counts})),
+        layout=write_layout(
+            strategy_of(choice),
+            data_parallel_by_site=dict(sorted(choice.replicas_by_site.items())),
+            racks=racks,
+            gpus_per_rack=gpus,
+            assumptions=_assumptions(choice),
+            metrics=metrics,
+            certificate=_layout_certificate(joint.replaced(space={**solution.counts}), choice),
+        ),
         fabric=None if fabrics is None else plan_sections.FabricPlan(sites=fabrics, certificate=joint),
         placement=None if fabrics is None else plan_sections.PlacementPlan(**placement, certificate=joint),
         reliability=reliability,
@@ -116,25 +119,30 @@ def plan_of(
     )
 
 
-def _layout(
-    instance: Instance, choice: JointPlan, racks: int, metrics: LayoutMetrics, joint: Certificate
-) -> plan_sections.LayoutPlan:
-    """Return a joint plan's layout; its certificate says, if proven, that no split of layers is faster too."""
-    column, own = choice.column, joint
-    if joint.status == "optimal":
-        least, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
-        if least < 1 - ROUNDING:
-            raise InternalError(f"layout: a split of layers takes {least:.9f} of the step's time")
-        own = joint.replaced(solver=f"{joint.solver}; {certificate.LISTED}", variables=patterns, constraints=column.p)
-    return write_layout(
-        strategy_of(choice),
-        data_parallel_by_site=dict(sorted(choice.replicas_by_site.items())),
-        racks=racks,
-        gpus_per_rack=cost.rack_of(instance.hardware).gpus,
-        assumptions=_assumptions(choice),
-        metrics=metrics,
-        certificate=own,
-    )
+def _layout_certificate(joint: Certificate, choice: JointPlan) -> Certificate:
+    """Return the certificate of a joint plan's layout: if proven, that no split of layers is faster too."""
+    if joint.status != "optimal":
+        return joint
+    column = choice.column
+    least, patterns = fastest_split(column, choice.conditions, choice.split.seconds * column.sequences)
+    if least < 1 - ROUNDING:
+        raise InternalError(f"layout: a split of layers takes {least:.9f} of the step's time")
+    return joint.replaced(solver=f"{joint.solver}; {certificate.LISTED}", variables=patterns, constraints=column.p)
+
+
+def _freed(instance: Instance, choice: JointPlan) -> certificate.FreedLayout | None:
+    """Return the layout that a joint plan's framework rules out and that is faster; None where none is."""
+    s, c = choice.column.strategy, choice.column
+    if s.problem.rules is FREE:
+        return None
+    column = replace(c, strategy=replace(s, problem=s.problem.freed))
+    own = choice.split.seconds * c.sequences
+    found = Stages(column=column, conditions=choice.conditions, cutoff=own * (1 - 1e-9)).fastest()
+    if found is None:
+        return None
+    layout = layout_values(strategy_of(replace(choice, column=column, split=found)))
+    split = {key: layout[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
+    return certificate.FreedLayout(framework=instance.workload.rules.framework, faster=own / found.seconds - 1, **split)
 
 
 def _assumptions(choice: JointPlan) -> Assumptions:

@@ -17,18 +17,19 @@ from planner.errors import InputError, InternalError
 from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models.joint.solve_joint import conditions_of, fewest_racks, problem_on, strategy_of
+from planner.models.joint.solve_joint import fewest_racks, strategy_of
 from planner.models.model_choice import instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
-from planner.physics.training.step_prediction import machine_of
+from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
-from planner.planning.choice_ends import Progress
+from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import UnansweredError, relative_gap
+from planner.solvers.progress import Progress
 from planner.solvers.signals import ENDED, Deadline, first_plan_found
 
 START = 0.4  # of the ideal compute: a usual utilisation, from which the bracket is sought
@@ -94,7 +95,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
         power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
         racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak, until = racks * machine.rack.gpus * machine.peak_flop_per_second, deadline * SECONDS_PER_DAY
-    flop = START * float(transformer.budget_flop(peak, until, utilisation=instance.workload.availability))
+    flop = START * (peak * until * instance.workload.availability)
     for _ in range(24):  # four to eight plans are usual
         try:
             last = bracket.move(flop, solve_days, instance, progress)
@@ -108,7 +109,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
             break
         if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
             peak = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second
-            ideal = float(transformer.budget_flop(peak, until))
+            ideal = peak * until
         if bracket.closed or clock.passed:
             break
         flop = min(bracket.next(flop), ideal)
@@ -144,8 +145,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
 
     flop, seconds = float(transformer.training_flop(candidate.parameters, tokens)), deadline * SECONDS_PER_DAY
     peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
-    full, rate = float(transformer.budget_flop(every * peak, seconds)), choose.assumed_flop_per_second
-    assumed = float(transformer.budget_flop(every * (rate or 0.0), seconds))
+    full, rate = every * peak * seconds, choose.assumed_flop_per_second
     in_order = [days for _, days in sorted(bracket.days.items())]
     grows = in_order == sorted(in_order)  # of the models with a plan larger ones took no fewer days
     most = max(min(bracket.high, full) if grows else full, flop)
@@ -159,7 +159,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
         loss=loss,
         loss_bound=min(ideal_at(most).loss, loss),
         ideal=ideal_at(full),
-        assumed=None if rate is None else ideal_at(assumed),
+        assumed=None if rate is None else ideal_at(every * rate * seconds),
         compute_shares=_compute_shares(layout, candidate.parameters, peak),
         days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
     )
@@ -242,8 +242,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     if found.racks is None or found.plan is None:
         none = f"no layout trains it in {days:g} days, whatever the GPUs"
         return LimitPoint(**known, reason=none if found.status == "infeasible" else "the time limit came first")
-    conditions = conditions_of(problem_on(asked, found.racks))
-    strategy = strategy_of(found.plan)
+    strategy, conditions = strategy_of(found.plan), free_conditions(transport_slowdown_of(asked.network))
     breakdown = step_prediction.step_breakdown(machine, conditions, strategy)
     seconds = sum(breakdown.values())
     layout = {key: own for key, own in layout_values(strategy).items() if key in LimitLayout.model_fields}

@@ -1,13 +1,12 @@
 """The fabrics of a plan's sites: their sections of the plan, and the Pareto frontier of fabrics for its layout."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import Network
-from planner.models import FABRIC_AXES, FabricRequest, Options, resolved_switches
+from planner.models import FABRIC_AXES, FabricRequest, Options
 from planner.models.fabric.fabric_templates import Template, alternatives
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
@@ -40,16 +39,12 @@ def site_fabric(
     `nic_seconds` are those of one pipeline send at the NIC's ideal rate. The site's WAN gateway carries the wavelengths
     that end there, `wan_gbps`, and the gradients, `exchange_gbps`, in Gbps each way.
     """
-    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
-    switch, *above = (switches[name] for name in (template.switch, *template.above))
-    design, transport_slowdown = template.design, transport_slowdown_of(network)
+    (switch, *above), design, transport_slowdown = template.models, template.design, transport_slowdown_of(network)
     free = transport.free_uplinks(design, exchange_gbps, *locality.stage_in)
-    send = transport.pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free)
+    loads = transport.uplink_loads(design, locality.share_leaving, locality.allreduces_leaving, free)
+    send, ring = transport.slowdowns(transport_slowdown, loads)
+    shared = transport.shared_links(transport_slowdown, loads) if sends_meet_rings else {}
     price = bill(network, switch, design, above)
-    sends = transport.send_loads(design, locality.share_leaving, free)
-    rings = transport.ring_loads(design, locality.allreduces_leaving, free)
-    shared = transport.shared_links(transport_slowdown, sends, rings) if sends_meet_rings else {}
-    ring = transport.allreduce_slowdown(transport_slowdown, design, *locality.allreduces_leaving, free=free)
     gateway, models = None, models_of(switch, above)
     if design.wan_ports:
         paid, links = wan_gateway_bill(network, switch, design), design.wan_gateway_links
@@ -192,11 +187,6 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
             rules.append(f"network.survives is {network.survives}")
     rules += [f"pins.{path} is {value}" for path, value in sorted(instance.pins.items()) if path.startswith("fabric.")]
     return "; ".join([*rules, *([f"leaf domains of {', '.join(map(str, leaf_sizes))} racks"] if leaf_sizes else [])])
-
-
-def lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write the frontier of a plan's site fabrics as rows that `planner plot` draws, one JSON object a line."""
-    return "".join(json.dumps({"status": "optimal", **row}) + "\n" for row in rows)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:

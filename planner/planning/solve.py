@@ -16,6 +16,7 @@ from planner.models import Options
 from planner.models.joint.joint_world import EPS, JointCache, JointSolution, World
 from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
 from planner.models.joint.stage_split import Column
+from planner.models.joint.tied_plans import ended_by_choice, kept_within
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training.parallel_strategy import shape_values
@@ -24,7 +25,6 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning import model_size
 from planner.planning.changed_instance import as_asked
-from planner.planning.choice_ends import Progress, ended_by_choice, kept_within
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives
@@ -32,7 +32,7 @@ from planner.planning.joint_plan import inspection, known_answer, plan_of, unans
 from planner.planning.load import load_instance, warn
 from planner.solvers import signals
 from planner.solvers.outcome import UnansweredError, relative_gap
-from planner.solvers.progress import Event, Reporter, recording, start, turn
+from planner.solvers.progress import Event, Progress, Reporter, recording, start, turn
 from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, Interrupter, OutOfTimeError, ended_by, ending_at_once
 from planner.units import bounded
@@ -222,15 +222,6 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
         if world.has(strategy, stages, virtual, layout.zero_stage):
             replicas, filling = layout.data_parallel, layout.microbatches_per_step
             return Column(strategy=strategy, zero=layout.zero_stage, p=stages, v=virtual, d=replicas, m=filling)
-    return None
-
-
-def column_like(column: Column, world: World) -> Column | None:
-    """Return another question's column in an instance's declared space, as a session's start; None if not in it."""
-    of = column.strategy
-    for s in world.strategies():
-        if (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes):
-            return replace(column, strategy=s) if world.has(s, column.p, column.v, column.zero) else None
     return None
 
 

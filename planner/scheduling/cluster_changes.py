@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import Field
 
 from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.formats.cluster_files import placement_of, read_states, read_topology, states_on
+from planner.formats.cluster_files import placement_of, read_states, read_topology
 from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
@@ -22,7 +22,7 @@ from planner.plan.certificate import Certificate
 from planner.scheduling import cluster_session as session
 from planner.scheduling.cluster_session import Cluster, Unit, options_of
 from planner.solvers.outcome import Outcome, Stop
-from planner.units import bounded
+from planner.units import bounded, few
 
 Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
 Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
@@ -337,14 +337,14 @@ def resize(
     if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
         may = "only the data axis of a mesh, or sizes and counts of groups, may change"
         raise InputError(f"job {new.name!r}: {may} (mesh {job.mesh} to {new.mesh})")
-    groups: dict[str, list[list[Unit]]] = {}
+    groups: dict[str, list[list[Unit]]] = {}  # a group may replace itself in a mesh, else any of its kind
     for slot, units in _running_units(job, running):
-        groups.setdefault(_family(job, slot), []).append(units)
+        groups.setdefault(slot.name if job.mesh else job.groups[slot.kind].name, []).append(units)
     for members in groups.values():
         members.sort(key=lambda units: len(_on(cluster, units)))
     kept = list[Kept]()
     for slot in new.slots(_level(new)):
-        members = groups.get(_family(new, slot), [])
+        members = groups.get(slot.name if new.mesh else new.groups[slot.kind].name, [])
         size = len(slot.ranks) // new.segment_nodes
         units = members.pop(0) if members else []
         on, leaves = _on(cluster, units), [cluster.leaf_of[unit[0]] for unit in units]
@@ -382,11 +382,6 @@ def _running_units(job: Job, running: Placement) -> Iterable[tuple[Slot, list[Un
     for slot in job.slots(_level(job)):
         nodes, size = [running.nodes[rank] for rank in slot.ranks], job.segment_nodes
         yield slot, [tuple(nodes[i : i + size]) for i in range(0, len(nodes), size)]
-
-
-def _family(job: Job, slot: Slot) -> str:
-    """Return the key of groups that a group may replace as a job shrinks: itself in a mesh, else any of its kind."""
-    return slot.name if job.mesh else job.groups[slot.kind].name
 
 
 def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
@@ -472,8 +467,12 @@ def opened(
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
     taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
     if state is not None:
-        states = states_on(cluster.topology, read_states(state), str(state))
-        taken.extend(sorted(states.taken))
+        states, known = read_states(state), cluster.leaf_of.keys()
+        if strange := sorted((states.free | states.busy | states.down) - known):
+            are = "is no node" if len(strange) == 1 else "are no nodes"
+            listed = few([repr(node) for node in strange])
+            raise InputError(f"{state}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
+        taken.extend(sorted(known - states.free))  # those not listed are down
         note = states.note
     if only is not None:
         own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))

@@ -159,7 +159,14 @@ class Cluster:
             parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
             fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
             if job.mesh is not None and fits:
-                level = {tree: level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
+                # The first level whose blocks do not all fit on leaves by their free segments, or the last. Where all
+                # blocks of a level fit, so do those inside them: the levels before are whole without a choice.
+                level, levels = dict[int, int](), job.levels
+                for tree in fits:
+                    free_of = [leaf.free for leaf in parts[tree].leaves]
+                    fit = [sum(count // (own.size // job.segment_nodes) for count in free_of) for own in levels]
+                    short = (i for i, own in enumerate(levels) if fit[i] < own.count)
+                    level[tree] = next(short, len(levels) - 1)
                 fits = [tree for tree in fits if level[tree] == max(level.values())]
                 counted = in_units(job, self.leaves, taken, level[fits[0]])
                 parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
@@ -221,15 +228,6 @@ def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: 
     axes = () if level is None else job.numbering(level)
     line = (job.mesh or {})[axes[-1]] if axes else sum(kind.count for kind in kinds)
     return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=line, follows=bool(axes)), units, level)
-
-
-def level_to_place(job: Job, free: Sequence[int]) -> int:
-    """Return a job's first mesh level whose blocks do not all fit on leaves by their `free` segments, or the last."""
-    # Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
-    for i, level in enumerate(job.levels):
-        if sum(count // (level.size // job.segment_nodes) for count in free) < level.count:
-            return i
-    return len(job.levels) - 1
 
 
 def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) -> PlacementProblem:
@@ -377,7 +375,19 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
 
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
-    order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
+    # Sizes of groups and members, whose ranks must follow each other.
+    if job.segment_nodes > 1:
+        raise InputError(f"job {job.name!r}: segment_nodes and the order of names do not go together; {REMEDY}")
+    order = Order(groups=tuple(kind.size for kind in job.groups for _ in range(kind.count)))
+    if job.mesh is not None:
+        axes, last = [level.axis for level in job.levels if level.axis != MEMBER], len(job.levels) - 1
+        if len(axes) > 1:
+            raise InputError(f"job {job.name!r}: {' and '.join(axes)} exchange, by name one axis can; {REMEDY}")
+        ranks = sorted(slot.ranks for slot in job.slots(last))
+        if [rank for own in ranks for rank in own] != list(range(job.nodes)):
+            raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
+        order = Order(groups=(job.levels[last].size,) * job.levels[last].count, member=job.nodes_per_member)
+    deadline, seed = Deadline(options.time_limit), options.seed
     runs: dict[int, list[str]] = {}  # of each leaf its free nodes by name
     by_name = sorted((node for leaf in cluster.leaves for node in leaf.nodes if node not in taken), key=natural)
     for i, run in groupby(by_name, key=cluster.leaf_of.__getitem__):
@@ -423,22 +433,6 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     )
 
 
-def _order_of(job: Job) -> Order:
-    if job.segment_nodes > 1:
-        raise InputError(f"job {job.name!r}: segment_nodes and the order of names do not go together; {REMEDY}")
-    if job.mesh is None:
-        return Order(groups=tuple(kind.size for kind in job.groups for _ in range(kind.count)))
-    found = job.levels
-    axes = [level.axis for level in found if level.axis != MEMBER]
-    if len(axes) > 1:
-        raise InputError(f"job {job.name!r}: {' and '.join(axes)} exchange, by name one axis can; {REMEDY}")
-    last = len(found) - 1
-    ranks = sorted(slot.ranks for slot in job.slots(last))
-    if [rank for own in ranks for rank in own] != list(range(job.nodes)):
-        raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
-    return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
-
-
 @dataclass(frozen=True, slots=True)
 class Clock:
     """The step time of a plan's layout on its fabric, by the placement of each stage's racks on a cluster's nodes."""
@@ -458,8 +452,8 @@ class Clock:
     def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
         phi = self.transport_slowdown
-        send = transport.pipeline_send_slowdown(phi, self.design, *locality.share_leaving)
-        allreduce = transport.allreduce_slowdown(phi, self.design, *locality.allreduces_leaving)
+        loads = transport.uplink_loads(self.design, locality.share_leaving, locality.allreduces_leaving)
+        send, allreduce = transport.slowdowns(phi, loads)
         return send / phi, allreduce / phi
 
     def at(self, send: float, allreduce: float) -> float:

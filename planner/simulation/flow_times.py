@@ -320,11 +320,7 @@ class LocalView:
 
 def ideal_seconds(tree: Tree, flows: Flows) -> float:
     """Return the seconds of flows that no transport beats: nothing failed, parallel links and planes loaded evenly."""
-    return _sprayed(tree, flows).fullest_seconds()
-
-
-def _sprayed(tree: Tree, flows: Flows) -> Routes:
-    return simulated_routes.spray(replace(tree, planes=(sum(tree.planes),)), flows)
+    return simulated_routes.spray(replace(tree, planes=(sum(tree.planes),)), flows).fullest_seconds()
 
 
 def flow_seconds(
@@ -343,7 +339,7 @@ def flow_seconds(
     lanes = len(tree.planes) * len(flows)
     sent = float(np.bincount(flows.source, flows.size).max())
     longest = FLOW_BYTES if lanes <= FINE_PARTS else COARSE_FLOW_BYTES
-    even = _sprayed(tree, flows)
+    even = simulated_routes.spray(replace(tree, planes=(sum(tree.planes),)), flows)
     ideal_bytes = even.fullest_seconds() * tree.host_rate
     scale = max(1.0, sent / longest, ideal_bytes / (STEP_BYTES * MOST_STEPS))
     usual, step = Pauses(), min(STEP_BYTES * scale, sent / LEAST_STEPS) / tree.host_rate

@@ -136,7 +136,7 @@ def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
 
 Unit = Literal["days", "usd"]
 WRITER = "writer"  # of an event's plan: no field, so that events are still compared, sent and written as data
-Lines = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ class Finished(Event):
 class Reporter:
     """Reports a solve's lines and events to callbacks; one that raises is logged and called no more."""
 
-    on_line: Lines | None = None
+    on_line: Progress | None = None
     on_event: Callable[[Event], Any] | None = None
     unit: Unit = "days"
     writer: Callable[[Any], Any] | None = None  # of the plan of what a search found
@@ -269,7 +269,7 @@ class Reporter:
 
 
 def report(
-    progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
+    progress: Progress, text: str, incumbent: float | None, bound: float | None, choices: str = "", found: Any = None
 ) -> None:
     """Report a solve's incumbent and bound to a reporter, in its unit, and a line of text, if any, to any callback."""
     if not isinstance(progress, Reporter):
@@ -290,12 +290,12 @@ def report(
         progress.emit(BoundRaised)
 
 
-def notes(progress: Lines) -> Lines:
+def notes(progress: Progress) -> Progress:
     """Return the progress callback for lines alone, of a search whose figures are in another unit."""
     return progress.__call__ if isinstance(progress, Reporter) else progress
 
 
-def start(progress: Lines, phase: str, *, anew: bool = False, waits: float = 0.0) -> None:
+def start(progress: Progress, phase: str, *, anew: bool = False, waits: float = 0.0) -> None:
     """Report that a phase of a solve begins; `anew`: on another question, whose training `waits` days first."""
     # A question that is asked anew has no figures yet; the days of waiting count in all figures of its goal.
     if not isinstance(progress, Reporter):

@@ -220,7 +220,7 @@ class Store(AbstractContextManager["Store"]):
         self.rows = read_rows(self.path)
         rows = sorted(self.rows, key=lambda row: row.index)
         if self.output.suffix in TABLES:
-            write_rows(self.output, rows)
+            write_table(self.output, [row.flat() for row in rows])
 
     def __exit__(self, *_: object) -> None:
         """Close the file of a sweep's rows, which releases the lock."""
@@ -260,19 +260,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write flat rows of a sweep as a CSV or Parquet table."""
-    columns = columns_of(rows)
-    if path.suffix == ".csv":
-        write_atomically(path, csv_text([columns, *zip(*columns.values(), strict=True)]))
-        return
-    pyarrow, parquet = need_pyarrow()
-    table = io.BytesIO()
-    parquet.write_table(pyarrow.table(columns), table)
-    write_atomically(path, table.getvalue())
-
-
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return a sweep's rows as table columns: mixed numbers and texts become texts, mixed numbers floats."""
+    """Write flat rows of a sweep as a CSV or Parquet table: mixed numbers become floats, numbers and texts texts."""
     columns: dict[str, list[Any]] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
@@ -283,7 +271,13 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
         elif len(kinds) > 1:
             plain = [None if item is None else item if isinstance(item, str) else json.dumps(item) for item in plain]
         columns[name] = plain
-    return columns
+    if path.suffix == ".csv":
+        write_atomically(path, csv_text([columns, *zip(*columns.values(), strict=True)]))
+        return
+    pyarrow, parquet = need_pyarrow()
+    table = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), table)
+    write_atomically(path, table.getvalue())
 
 
 def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:

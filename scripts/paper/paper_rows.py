@@ -82,10 +82,7 @@ def laws() -> dict[str, dict[str, list[float]]]:
 def scaling_laws() -> Iterator[Row]:
     """Compute-optimal sizes (section 3.1)."""
     rate, points = RACKS * RACK_FLOP_PER_SECOND, laws()
-    budgets = {
-        "6 months": transformer.budget_flop(rate, MONTHS_6),
-        "24 months": transformer.budget_flop(rate, MONTHS_24),
-    }
+    budgets = {"6 months": rate * MONTHS_6, "24 months": rate * MONTHS_24}
     two = points["chinchilla-2"]
     data, size = (
         {k: transformer.fitted_power_law(two["flop"], two[what], c) / 1e12 for k, c in budgets.items()}
@@ -383,7 +380,8 @@ def unchecked() -> Iterator[Row]:
     one = c.replicas * SEQUENCE
 
     def bubble(micro_batches: float) -> float:
-        return float(schedule.bubble_seconds("1f1b", c.layers, 1, 0.5, 0.25, 0.25, 0.0)) / micro_batches
+        counts = schedule.PipelineCounts(c.layers, 1, micro_batches)
+        return float(schedule.bubble_seconds("1f1b", counts, (0.5, 0.25, 0.25), 0.0)) / micro_batches
 
     yield Row("tokens of one micro-batch on every replica, 100T", "M", None, one / 1e6)
     yield Row("tokens that fill the pipeline once, 100T", "G", None, c.layers * one / 1e9)

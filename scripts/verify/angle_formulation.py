@@ -15,7 +15,7 @@ import pyomo.environ as pyo
 from planner.instance.grid import Grid, Line, NewLine, PowerNode
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
-from planner.models.sites.split_data import SplitData, gather, years
+from planner.models.sites.split_data import SplitData, gather
 from planner.models.sites.split_model import build
 
 
@@ -26,7 +26,7 @@ def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, SplitData
     plain = rules.replaced(grid_model="transport", n1="margin" if rules.n1 == "margin" else "off")
     data = gather(instance.replaced(grid__rules=plain), request)
     m = build(data)
-    for block, year in years(m, data):
+    for block, year in zip(m.years.values(), (data, *data.scenarios.values()), strict=True):
         grid = year.grid.replaced(rules=rules)
         _before(block, grid)
         if rules.n1 in ("node", "full"):

@@ -18,7 +18,7 @@ from fitted_constants import ALIKE, CONSTANTS, TUNED, Known, whitened
 from held_out import clusters, errors_by_half, errors_by_source
 from recent_rows import LOSS_OF_MLPERF, NEMO_2, recent_stack
 
-from planner.calibration.constants import CODE, GPU, FittedConstant, is_tunable, value_at
+from planner.calibration.constants import CODE, GPU, FittedConstant, is_tunable
 from planner.calibration.fit import log_errors
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import SWITCHES, Software, catalogue
@@ -144,7 +144,7 @@ def test_constants_are_written_to_every_entry(tmp_path: Path) -> None:
     entries = json.loads((tmp_path / "accelerators.json").read_text())
     for name in SHARE.entries:
         gpu = Accelerator.model_validate(entries[name])
-        assert gpu.gemm_efficiency.max_share["fp16"] == value_at(gpu, SHARE.path) == 0.5
+        assert gpu.gemm_efficiency.max_share["fp16"] == gpu.gemm_efficiency.max_share["bf16"] == 0.5
     assert (tmp_path / "software.json").read_text() == before
 
 
@@ -165,9 +165,7 @@ def test_a_catalogue_of_other_constants_ends_with_its_use() -> None:
     """Constants are put into every entry for a while, and what reads the catalogue predicts by them."""
     before = SHARE.read()
     with catalogue_with([SHARE], [0.5]):
-        assert all(
-            value_at(Accelerator.model_validate(catalogue("accelerators")[n]), SHARE.path) == 0.5 for n in SHARE.entries
-        )
+        assert all(replace(SHARE, entries=(name,)).read() == 0.5 for name in SHARE.entries)
     assert SHARE.read() == before != 0.5
 
 

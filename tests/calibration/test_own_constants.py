@@ -13,14 +13,13 @@ from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_lo
 from tiers import slow
 
 import planner
-from planner.calibration.constants import CODE, GPU, TUNABLES, MeasuredConstants, machines_with, value_at
+from planner.calibration.constants import CODE, GPU, TUNABLES, FittedConstant, Kind, MeasuredConstants, machines_with
 from planner.calibration.fit import (
     COLUMNS,
     MeasuredRun,
     Numbers,
     Prior,
     Shifts,
-    dtype_of,
     read_runs,
     shifts,
     step_seconds,
@@ -81,13 +80,11 @@ def test_every_tunable_is_determined_or_kept(found: MeasuredConstants) -> None:
     names = {(GPU if t.kind == "accelerators" else CODE) + t.path for t in TUNABLES}
     assert names <= set(found.values) | set(found.kept)
     assert set(found.values).isdisjoint(found.kept)
-    entries = {
-        GPU: Accelerator.model_validate(catalogue("accelerators")[ACCELERATOR]),
-        CODE: Software.model_validate(catalogue("software")[SOFTWARE]),
-    }
     for path, kept in found.kept.items():
-        part = GPU if path.startswith(GPU) else CODE
-        assert kept.value == value_at(entries[part], path.removeprefix(part))
+        kind: Kind = "accelerators" if path.startswith(GPU) else "software"
+        name = ACCELERATOR if kind == "accelerators" else SOFTWARE
+        constant = FittedConstant(kind, (name,), path.removeprefix(GPU).removeprefix(CODE), 0.0, 1.0)
+        assert kept.value == constant.read()
         assert kept.reason
 
 
@@ -203,7 +200,7 @@ def test_sweeps_use_them(found: MeasuredConstants) -> None:
     gpus = [Accelerator.model_validate(t.data["hardware"]["accelerator"]) for t in tasks]
     other = catalogue("accelerators")["A100-80GB"]["gemm_efficiency"]["max_share"]["bf16"]
     own = found.values[GPU + share].value
-    assert [value_at(gpu, share) for gpu in gpus] == [own, other, own, own]
+    assert [gpu.gemm_efficiency.max_share["bf16"] for gpu in gpus] == [own, other, own, own]
     assert gpus[2].gemm_efficiency.operand_traffic == 0.5
     assert {t.data["workload"]["software"]["step_seconds"] for t in tasks} == {found.values[STEP].value}
 
@@ -318,8 +315,13 @@ def test_a_cut_model_and_an_own_network(tmp_path: Path) -> None:
     ("text", "dtype"),
     [("BF16", "bf16"), ("bfloat16", "bf16"), ("float16", "fp16"), ("NVFP4", "fp4"), ("FP8-CS", "fp8"), ("int4", None)],
 )
-def test_names_of_precisions(text: str, dtype: str | None) -> None:
-    assert dtype_of(text) == dtype
+def test_names_of_precisions(tmp_path: Path, text: str, dtype: str | None) -> None:
+    path = write_rows(tmp_path / "log.csv", [(*FINE, "gb200", text)], (*HEADER, "accelerator", "precision"))
+    if dtype is not None:
+        assert read_runs(path)[0].machine.precision.compute == dtype
+        return
+    with pytest.raises(InputError, match="column precision: must be a type that GB200 has"):
+        read_runs(path)
 
 
 WRONG = {

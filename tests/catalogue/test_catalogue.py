@@ -209,7 +209,7 @@ def network(**choices: object) -> Network:
 @each(
     ("choices", "ratios"),
     [
-        ({}, [None, None, None]),
+        ({}, [math.inf] * 3),
         ({"max_oversubscription": 4}, [4.0, 4.0, 4.0]),
         ({"max_oversubscription": [2, 8]}, [2.0, 8.0, 8.0]),
         ({"max_oversubscription": [2, 8, 3]}, [2.0, 8.0, 3.0]),
@@ -219,7 +219,7 @@ def network(**choices: object) -> Network:
         ({"min_core_share": 0.25, "max_oversubscription": 2}, [2.0, 2.0, 2.0]),
     ],
 )
-def test_the_narrowest_of_the_asked_ratios_holds(choices: dict[str, object], ratios: list[float | None]) -> None:
+def test_the_narrowest_of_the_asked_ratios_holds(choices: dict[str, object], ratios: list[float]) -> None:
     """A quarter of the rate up is four ports down to one up; of two rules for a tier the stricter one holds."""
     assert [network(**choices).ratio_of(tier) for tier in range(3)] == ratios
 

@@ -15,7 +15,7 @@ import planner
 from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
 from planner.imports.command_options import Wish
-from planner.imports.instance_file import FABRIC_PARTS, first_instance, shipped_names
+from planner.imports.instance_file import FABRIC_PARTS, first_instance, shipped_folder
 from planner.instance.instance import Instance
 from planner.instance.workload import catalogue, racks_with
 from planner.planning.load import implausible, load_instance
@@ -50,10 +50,10 @@ def test_catalogue_lists_every_name(kind: str) -> None:
 
 def test_catalogue_has_every_kind() -> None:
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
-    # Of predictions, of racks, in whose table it is, of first instances, and of files of other tools: nothing names
-    # their entries.
+    # Of predictions, of racks, in whose table it is, of first instances, and of frameworks and their files: nothing
+    # names their entries.
     predictions = {"step_errors", "constant_support", "plausible_ranges"}
-    others = {"flag_effects", "framework_keys", "config_families"}
+    others = {"flag_effects", "framework_keys", "framework_rules", "config_families"}
     assert files - set(KINDS) == predictions | others | {"rack_accelerators", "fabric_parts"}
 
 
@@ -61,7 +61,8 @@ def test_catalogue_of_all_and_of_one() -> None:
     """All kinds without an argument, one entry whole, the instances that ship; others are refused with the nearest."""
     assert "models" in invoke("catalogue").output and "instances" in invoke("catalogue").output
     assert json.loads(invoke("catalogue", "racks", "DGX-H100").output)["gpus"] == 8
-    assert {line.split()[0] for line in invoke("catalogue", "instances").output.splitlines()} == set(shipped_names())
+    listed = {line.split()[0] for line in invoke("catalogue", "instances").output.splitlines()}
+    assert listed == {path.stem for path in shipped_folder().glob("*.json")}
     for words, complaint in (("model",), "did you mean 'models'?"), (("racks", "DGX"), "catalogue racks: 'DGX'"):
         assert complaint in refusal(invoke("catalogue", *words))
 

@@ -28,7 +28,7 @@ from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network import fabric_designs
 from planner.physics.network.fabric_designs import NO_MEDIUM, MediaTable, lay, switch_counts
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.transport import slowdowns, uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 from planner.report.decisions import fabric
 
@@ -301,9 +301,9 @@ def test_slowdowns_are_those_of_a_fabric_with_a_spine_less() -> None:
     row = next(r for r in failure_domains(PLAN, E1) if r["tier"] == "spine")
     physics = PlanPhysics(plan=PLAN)
     less, where = replace(E1.design, leaf_up=E1.design.leaf_up - E1.design.leaf_bundle), physics.crossings["e1"]
-    phi = physics.transport_slowdown
-    assert row["pipeline_send_slowdown"] == pytest.approx(pipeline_send_slowdown(phi, less, *where.share_leaving))
-    assert row["allreduce_slowdown"] == pytest.approx(allreduce_slowdown(phi, less, *where.allreduces_leaving))
+    loads = uplink_loads(less, where.share_leaving, where.allreduces_leaving)
+    stated = row["pipeline_send_slowdown"], row["allreduce_slowdown"]
+    assert stated == pytest.approx(slowdowns(physics.transport_slowdown, loads))
     assert row["pipeline_send_slowdown"] > PLAN.fabric.sites["e1"].pipeline_send_slowdown
 
 

@@ -26,9 +26,9 @@ from planner.formats.cluster_files import (
     read_running,
     read_states,
     sbatch_line,
-    states_on,
 )
 from planner.formats.topologies import read_conf, write_conf
+from planner.scheduling.cluster_changes import opened
 
 RACKS, PER_RACK, PODS = 16, 16, 4
 
@@ -359,11 +359,14 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -
         _read(tmp_path, text)
 
 
-def test_on_a_topology() -> None:
+def test_on_a_topology(tmp_path: Path) -> None:
     """Nodes that the list leaves out cannot be had; nodes that the cluster does not have are refused."""
-    found = states_on(TREE, NodeStates(free=frozenset({"n1"}), busy=frozenset({"n2"})))
-    assert (found.free, found.taken, found.down) == ({"n1"}, {"n2", "n3", "n4"}, {"n3", "n4"})
+    file = tmp_path / "sinfo.txt"
+    file.write_text("n1 idle\nn2 alloc\n")
+    assert opened(TREE, (), file)[1] == ["n2", "n3", "n4"]
+    file.write_text("m2 alloc\n")
     with pytest.raises(InputError, match=r"sinfo\.txt: 'm2' is no node of the topology; did you mean 'n2'"):
-        states_on(TREE, NodeStates(busy=frozenset({"m2"})), "sinfo.txt")
-    with pytest.raises(InputError, match="--busy: 'x5', 'x6' are no nodes of the topology"):
-        states_on(TREE, NodeStates(busy=frozenset({"n1", "x6", "x5"})), "--busy")
+        opened(TREE, (), file)
+    file.write_text("n1,x6,x5 alloc\n")
+    with pytest.raises(InputError, match=r"sinfo\.txt: 'x5', 'x6' are no nodes of the topology"):
+        opened(TREE, (), file)

@@ -8,16 +8,8 @@ import pyomo.core as pyo
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
 from planner.models.joint.shapes.chosen_sites import sites_plan
-from planner.models.sites.split_data import (
-    SplitData,
-    capital_musd,
-    energy_musd,
-    gather,
-    rack_musd,
-    scenario_musd,
-    security_space,
-)
-from planner.models.sites.split_model import build, penalty_musd
+from planner.models.sites.split_data import SplitData, capital_musd, energy_musd, gather, rack_musd, scenario_musd
+from planner.models.sites.split_model import build
 from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
@@ -35,7 +27,7 @@ def yearly_musd(m: Any, data: SplitData) -> Any:
     prices = data.grid.prices
     construction = capital_musd(m, data) - rack_musd(data) * sum(m.modules.values())
     construction *= cost.annuity(prices.discount_rate, prices.site_life_years)
-    return yearly_energy_musd(m, data) + construction + penalty_musd(m, data)
+    return yearly_energy_musd(m, data) + construction + m.penalty_musd
 
 
 def yearly_energy_musd(m: Any, data: SplitData) -> Any:
@@ -77,7 +69,7 @@ def split(
     outcome = highs.run(m, time_limit=deadline.limit)
     if outcome.solution is None or outcome.objective is None or outcome.bound is None:
         return outcome.with_solution(None)
-    opened, space = read(m, outcome.solution), security_space(data)
+    opened, space = read(m, outcome.solution), {} if data.network is None else m.lazy.space
     outcome = replace(outcome, objective=outcome.objective * 1e6, bound=outcome.bound * 1e6, distance=1.0)
     lit = {pair: 0 for pair in data.pairs if set(pair) <= set(opened)}
     certificate = outcome.certificate(formulation="split", minimizes="yearly cost", seed=0, space=space)

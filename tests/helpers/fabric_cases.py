@@ -16,13 +16,7 @@ from planner.models.fabric.fabric_templates import Template, Templates, worst_tr
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.transport import (
-    FreeUplinks,
-    Locality,
-    allreduce_slowdown,
-    locality,
-    pipeline_send_slowdown,
-)
+from planner.physics.network.transport import FreeUplinks, Locality, locality, slowdowns, uplink_loads
 
 PHI = 1.05
 
@@ -201,12 +195,11 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
         for n, (racks, _) in zip(around, edges, strict=True)
     ]
     free = free_by_exchange(r, d, next(s.port_gbps for s in i.network.switches if s.ports == d.ports))
-    if min(free.leaf, free.pod, free.zone) < -1e-9 or pipeline_send_slowdown(
-        i.network.transport.slowdown, d, *shares, free=free
-    ) > PHI * (1 + 1e-9):
+    phi = i.network.transport.slowdown
+    took, _ = slowdowns(phi, uplink_loads(d, shares, free=free))
+    if min(free.leaf, free.pod, free.zone) < -1e-9 or took > PHI * (1 + 1e-9):
         return False
-    send = pipeline_send_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), free=free)
-    allreduce = allreduce_slowdown(i.network.transport.slowdown, d, *around, free=free)
+    send, allreduce = slowdowns(phi, uplink_loads(d, [float(crosses) for _, crosses in edges], around, free))
     kept = r.pipeline_send_seconds * send <= max(r.pipeline_send_window_seconds, r.pipeline_send_seconds * PHI) * (
         1 + 1e-9
     )

@@ -156,5 +156,4 @@ def require_cheapest(i: Instance, r: FabricRequest) -> None:
     assert (found is None) == (least is None)
     if found is not None:
         assert found.usd == pytest.approx(least, abs=0.02)
-        s = next(s for s in i.network.switches if s.name == found.switch)
-        assert accepts(i, r, s, found.design) and meets(i.network, found.design)
+        assert accepts(i, r, found.models[0], found.design) and meets(i.network, found.design)

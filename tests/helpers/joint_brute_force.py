@@ -145,16 +145,16 @@ class Times:
         dense = 0 if self.m.model.experts is None else self.m.model.experts.dense_layers
         heads = heads + np.where(np.arange(c.p) == 0, dense * slower + x.embedding, 0.0)[None, :]
         n = float(schedule.effective_micro_batches(c.m, c.p, c.v))
-        stages = step_prediction.stage_seconds(x, sharded, c.v, layers, recompute, exchange) + heads
+        stages = step_prediction.stage_seconds(sharded, c.v, layers, recompute, exchange) + heads
         stages = n * (stages + x.machine.software.microbatch_seconds)
         if c.v > 1:
             pairs = {(int(a), int(r)) for a, r in zip(layers.flat, recompute.flat, strict=True)}
             for i in range(c.p):
-                waits = {(a, r): step_prediction.excess_seconds(x, sharded, counts, a, r, stage=i) for a, r in pairs}
+                waits = {(a, r): step_prediction.excess_seconds(sharded, counts, a, r, stage=i) for a, r in pairs}
                 own = np.vectorize(lambda a, r, w=waits: w[int(a), int(r)])(layers, recompute)
                 stages = stages + own * (np.arange(c.p) == i)[None, :]
-        chunk = np.max(step_prediction.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1)
-        once = step_prediction.once_parts(x, sharded, fibre, counts, group, layers.max(axis=1), chunk, exchange)
+        chunk = np.max(step_prediction.chunk_seconds(sharded, c.v, layers, recompute), axis=1)
+        once = step_prediction.once_parts(sharded, fibre, counts, layers.max(axis=1), chunk, exchange)
         return float(np.min(stages.max(axis=1) + sum(once.values()))) / c.sequences
 
 

@@ -201,9 +201,8 @@ def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
     """Return the slowdowns of pipeline sends and all-reduces."""
-    phi = instance.network.transport.slowdown
-    send = transport.pipeline_send_slowdown(phi, d, *where.share_leaving)
-    return send, transport.allreduce_slowdown(phi, d, *where.allreduces_leaving)
+    loads = transport.uplink_loads(d, where.share_leaving, where.allreduces_leaving)
+    return transport.slowdowns(instance.network.transport.slowdown, loads)
 
 
 def small(**changes: Any) -> Plan:
@@ -345,9 +344,7 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
 
 def _shared_links(phi: float, d: Design, where: Locality) -> list[dict[str, Any]]:
     """Return the slowdowns of the links that sends and rings share."""
-    found = transport.shared_links(
-        phi, transport.send_loads(d, where.share_leaving), transport.ring_loads(d, where.allreduces_leaving)
-    )
+    found = transport.shared_links(phi, transport.uplink_loads(d, where.share_leaving, where.allreduces_leaving))
     return [dict(zip(SharedLink.model_fields, (name, *x), strict=True)) for name, x in found.items()]
 
 

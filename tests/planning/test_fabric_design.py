@@ -375,10 +375,10 @@ def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyP
     """A search that time ends among three tiers has the cheapest of two, and says that nothing is proven."""
     proven, whole = designed(32), Templates._add
 
-    def ending(tables: Any, kind: Any, sites: Any) -> None:
-        if kind.tiers > 2:
+    def ending(tables: Any, build: Any, tiers: int, sites: Any, **how: int) -> None:
+        if tiers > 2:
             raise OutOfTimeError
-        whole(tables, kind, sites)
+        whole(tables, build, tiers, sites, **how)
 
     monkeypatch.setattr(Templates, "_add", ending)
     plan = designed(32)

@@ -140,7 +140,7 @@ def test_a_limit_behind_the_proof_leaves_it(clock: Clock, monkeypatch: pytest.Mo
         clock.passes_at = 0
         return ends_within(*args, **how)
 
-    monkeypatch.setattr("planner.planning.choice_ends.ends_within", late)
+    monkeypatch.setattr("planner.models.joint.tied_plans.ends_within", late)
     plan = solve_instance(CASES["sites"](), Options(time_limit=LONG), lambda _: None)
     require_honest(plan, clock)
     assert plan.status == "optimal" and not all(end.proven for end in plan.objective.ends)

@@ -19,7 +19,7 @@ import planner
 from planner import changed
 from planner.cluster import Job
 from planner.errors import InputError
-from planner.imports.instance_file import shipped_names
+from planner.imports.instance_file import shipped_folder
 from planner.instance.base_types import RANGES, out_of_range, put_stand_in, range_of
 from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
@@ -91,6 +91,25 @@ def test_a_key_of_several_forms_has_one_complaint(value: Any, complaint: str) ->
     with pytest.raises(InputError) as error:
         load_instance(with_entries(data("cluster-1k"), {"network.max_oversubscription": value}))
     assert str(error.value).partition("network.")[2] == complaint
+
+
+LAW: dict[str, Any] = {"kind": "points", "parameters": [1e9, 2e9], "flop": [1e20, 2e20], "tokens": [1e9, 2e9]}
+
+
+@each(("law", "complaints"), [
+    (LAW | {"flop": [1e20, 1e20]}, [": flop must have two different values or more (all are 1e+20)"]),
+    (LAW | {"tokens": [1e9]}, [".tokens: list should have at least 2 items, not 1"]),
+    ({"kind": "loss", "e": 1.0, "a": -1, "b": 1.0, "alpha": 1.0}, [
+        ".a: input should be greater than 0 (is -1)", ".beta: is missing; add it",
+    ]),
+])  # fmt: skip
+def test_a_key_of_several_kinds_is_read_as_the_kind_that_it_says(law: dict[str, Any], complaints: list[str]) -> None:
+    with pytest.raises(InputError) as refused:
+        load_instance(with_entries(data("5gw-best-6-months"), {"workload.choose.law": law}))
+    lines = [line for line in str(refused.value).splitlines() if "choose.law" in line]
+    assert len(lines) == len(complaints)
+    for line, complaint in zip(lines, complaints, strict=True):
+        assert line.startswith(f"instance: workload.choose.law{complaint}")
 
 
 @each(
@@ -291,7 +310,7 @@ def test_a_hidden_width_beyond_any_model_is_told_at_once() -> None:
 BATCH = "limits.max_batch_tokens is 5e+12, not from 10000 to 3e+09: published runs take 0.5 to 60 million tokens a step"
 
 
-@each("name", [n for n in shipped_names() if n != "limits-h100"])  # is for `planner limits`
+@each("name", sorted({p.stem for p in shipped_folder().glob("*.json")} - {"limits-h100"}))  # is for `planner limits`
 def test_shipped_instances_are_plausible(name: str) -> None:
     assert list(implausible(load_instance(name))) == []
 

@@ -18,7 +18,7 @@ from planner.errors import InputError, PlannerError
 from planner.models import Options
 from planner.models.placement.place_job import solve
 from planner.scheduling.cluster_changes import place_queue, preempt, replace
-from planner.scheduling.cluster_session import Cluster, in_units, level_to_place, rules_of
+from planner.scheduling.cluster_session import Cluster, in_units, rules_of
 
 
 def random_world(seed: int) -> tuple[Topology, Job, list[str]]:
@@ -510,7 +510,10 @@ def test_a_false_figure_of_an_axis_is_found(seed: int) -> None:
 def test_both_solvers_agree_on_blocks(seed: int) -> None:
     topology, job, busy = random_mesh(seed, max_nodes=24)
     cluster, taken = Cluster(topology), set(busy)
-    at = level_to_place(job, [sum(n not in taken for n in x.nodes) for x in cluster.leaves])
+    free = [sum(node not in taken for node in leaf.nodes) for leaf in cluster.leaves]
+    rooms = [sum(n // (level.size // job.segment_nodes) for n in free) for level in job.levels]
+    short = (i for i, level in enumerate(job.levels) if rooms[i] < level.count)
+    at = next(short, len(job.levels) - 1)  # the level to place
     q = in_units(job, cluster.leaves, taken, at).q
     first, second = (solve(q, Options(solver=s), fragmentation=False).solution for s in ("highs", "cpsat"))
     searched = 2 + q.tiers

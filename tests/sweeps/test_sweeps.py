@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.plan.plan import Plan, digest, runs
 from planner.report import plots as pictures
 from planner.sweeps import sweep_run
-from planner.sweeps.row_store import Store, columns_of, read_rows
+from planner.sweeps.row_store import Store, read_rows, write_table
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, at_home, on_executor, solve_point, tasks_for
 
 pytestmark = pytest.mark.slow
@@ -262,12 +262,14 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
         assert len(figures) > 20 and all(a[k] == b[k] == c[k] for k in figures)
 
 
-def test_columns_of_mixed_kinds() -> None:
+def test_columns_of_mixed_kinds(tmp_path: Path) -> None:
     """A column of numbers and words becomes words, one of whole and other numbers floats."""
     points = {"x": 1, "y": "word"}, {"x": 2.5, "y": 3}
     done = on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1))
     a, b = (a.replaced(point=point) for (_, (a, _)), point in zip(done, points, strict=True))
-    columns = columns_of([a.flat(), b.flat()])
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write_table(tmp_path / "rows.parquet", [a.flat(), b.flat()])
+    columns = parquet.read_table(tmp_path / "rows.parquet").to_pydict()
     assert (columns["x"], columns["y"]) == ([1.0, 2.5], ["word", "3"])
     assert runs((2, 2, 2, 1)) == "3x2 1"
 

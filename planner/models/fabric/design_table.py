@@ -32,6 +32,9 @@ class ArrayTable:
 
     __getitem__ = part
 
+    def __len__(self) -> int:
+        return len(getattr(self, self.__slots__[0]))
+
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Join design tables of one type into one, row after row; at least one table is given."""
@@ -47,9 +50,6 @@ class DesignTable(ArrayTable):
     usd: Floats
     mw: Floats
     key: Ints  # columns `KEY`: zero where the template has no such tier
-
-    def __len__(self) -> int:
-        return len(self.usd)
 
     def within(self, limits: Limits, max_mw: float = math.inf) -> Self:
         """Return the designs of a table within limits on price in USD and slowdowns, and a limit on power in MW."""

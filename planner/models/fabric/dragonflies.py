@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front
+from planner.models.fabric.design_table import ArrayTable, DesignTable, Ints, pareto_front
 from planner.models.fabric.site_mode import BELOW, Prices, SiteMode, members, times
 from planner.models.fabric.site_traffic import SHARES, LeafLoads
 from planner.models.fabric.trees import divisors, pod_sizes
@@ -43,27 +43,10 @@ class Ways(ArrayTable):
     links: Ints
 
 
-def sizes_of_groups(s: SiteMode, _: int) -> Ints:
-    """Return the leaf domain sizes of dragonflies: none where they are not asked for, or pins name other tiers."""
-    leaf_pins = "leaf_up_ports", "leaf_bundle", "rails_per_pod", "leaf_domains_per_pod"
-    allowed = s.allows(2, "spine_up_ports") if s.mode.has_spines else s.allows(1, *leaf_pins)
-    return s.domain_sizes[: None if s.mode.grouped and allowed else 0]
-
-
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
     """Yield tables of the dragonflies of leaf domains that may beat the templates so far, the least price first."""
-    shapes, (usd, mw) = _shapes(s, domains)
-    order, few = np.argsort(usd, kind="stable"), 1
-    while len(order := order[s.worthwhile(1.0, 1.0, BELOW * usd[order], BELOW * mw[order])]):
-        s.tick()
-        yield [x for shape in shapes[order[:few]].tolist() for x in _of_shape(s, *shape)]
-        order, few = order[few:], min(2 * few, SHAPES_AT_A_TIME)
-
-
-def _shapes(s: SiteMode, domains: Ints) -> tuple[Ints, Prices]:
-    """List the groups of dragonflies that ports allow, priced with the fewest links and spines that the rules ask."""
-    # Columns: racks of the domain, rails and domains of a group. Under valiant all; on shortest paths the fewest of
-    # each count.
+    # The groups that ports allow: racks of the domain, rails and domains of a group. Under valiant all; on shortest
+    # paths the fewest of each count.
     valiant, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)
     rails = pod_sizes(s, s.mode.rails, "rails_per_pod", all_sizes=valiant)
     widths = [pod_sizes(s, n, "leaf_domains_per_pod", all_sizes=valiant) for n in s.domains(domains).tolist()]
@@ -82,13 +65,19 @@ def _shapes(s: SiteMode, domains: Ints) -> tuple[Ints, Prices]:
         # A router of a largest group has ports for the others there, and its links out.
         out = -(-(groups - 1) * links // leaves)
         several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + out <= s.uplinks(domain))
-    # More uplinks than the rules ask may be wired to fewer spines, but not to fewer than have ports for all links.
+    # Priced with the fewest links and spines. More uplinks than the rules ask may be wired to fewer spines, but not to
+    # fewer than have ports for all links.
     spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports) * s.mode.has_spines
     every = np.broadcast_arrays(domain, rails, width, inner, spines, links)
     domain, rails, width, *counts = (x[several] for x in every)
     # Each link of the WAN gateway at the price of the shortest, without power: a longer one may draw less.
     wan = times(s.wan_ports * s.mode.networks, s.prices.flat_link)
-    return shapes[several], _bill(s, domain, rails, width, wan, counts)
+    shapes, (usd, mw) = shapes[several], _bill(s, domain, rails, width, wan, counts)
+    order, few = np.argsort(usd, kind="stable"), 1
+    while len(order := order[s.worthwhile(1.0, 1.0, BELOW * usd[order], BELOW * mw[order])]):
+        s.tick()
+        yield [x for shape in shapes[order[:few]].tolist() for x in _of_shape(s, *shape)]
+        order, few = order[few:], min(2 * few, SHAPES_AT_A_TIME)
 
 
 def _floor_links(s: SiteMode, domain: Any, leaves: Any, groups: Any) -> Any:
@@ -159,6 +148,7 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
     fewest, last = (_spine_ways if s.mode.has_spines else _router_ways)(s, x)
     if links := s.pins.get("group_links"):
         fewest, last = replace(fewest, links=np.maximum(fewest.links, links)), np.minimum(last, links)
+    m, valiant = s.mode, s.network.group_routing == "valiant"
     # More links cost more and slow traffic less: where nothing is slowed the fewest are the cheapest.
     count = np.clip(last - fewest.links + 1, 0, 1 if s.traffic.nothing else None)
     wan, chunk = s.prices.group_wan(domain * width, rails, s.wan_ports), np.cumsum(count) // MOST_WAYS
@@ -169,34 +159,28 @@ def _of_shape(s: SiteMode, domain: int, rails: int, width: int) -> Iterator[Desi
         row, more = members(np.where(chunk == some, count, 0))
         w = fewest.part(row)
         w = replace(w, links=w.links + more)
-        counts = (w.up, x.number * (w.up // w.bundle), w.links) if s.mode.has_spines else (w.bundle, 0, w.links)
+        spines = w.up // w.bundle if m.has_spines else None
+        counts = (w.bundle, 0, w.links) if spines is None else (w.up, x.number * spines, w.links)
         prices = _bill(s, domain, rails, width, wan, counts)
         keep = np.flatnonzero(s.worthwhile(1.0, 1.0, *prices))
         if not len(keep):
             continue
-        w, prices = w.part(keep), prices[:, keep]
+        w, prices, spines = w.part(keep), prices[:, keep], None if spines is None else spines[keep]
+        leaf, pod = assured_links(x.sizes, w.bundle, spines, links=w.links, groups=x.number, valiant=valiant)
+        over = domain * m.rail_gpus / (leaf * m.link_nics)
         loads = np.array([s.loads.at(n, sizes) for n in s.stripes.tolist()]).reshape(len(s.stripes), 2, 4)
         for k in pareto_front(loads.reshape(len(loads), -1)).tolist():
-            send, allreduce, fits = _crossing(s, x, w, loads[k])
+            gone: tuple[Any, Any] = 0.0, 0.0
+            if s.wan_ports:
+                wan_share = (m.rails, rails), s.wan_ports, x.number, 0 if m.has_spines else min(x.sizes)
+                gone = exchanged_links(s.exchange_ports, loads[k, :, SHARES].tolist(), *wan_share, valiant=valiant)
+            send, allreduce, fits = s.crossing(loads[k, 0], domain, over, leaf, gone=gone[0])
+            if x.number > 1:
+                of_pod = over * (rails * width * leaf / pod)
+                out = s.crossing(loads[k, 1], domain * width, of_pod, pod, rails, gone=gone[1])
+                send, allreduce, fits = np.maximum(send, out[0]), np.maximum(allreduce, out[1]), fits & out[2]
             good = np.flatnonzero(fits & s.worthwhile(send, allreduce, *prices))
             own |= {"leaf_up": w.up[good], "leaf_bundle": w.bundle[good], "group_links": w.links[good]}
             own["stripes"] = int(s.stripes[k])
             if len(good):
                 yield s.table(send[good], allreduce[good], prices[:, good], **own)
-
-
-def _crossing(s: SiteMode, x: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
-    """Return a dragonfly's slowdowns over the transport's own, and whether its links carry all exchanges."""
-    m, valiant, at_leaf, at_pod = s.mode, s.network.group_routing == "valiant", 0.0, 0.0
-    spines = w.up // w.bundle if m.has_spines else None
-    leaf, pod = assured_links(x.sizes, w.bundle, spines, links=w.links, groups=x.number, valiant=valiant)
-    if s.wan_ports:
-        own = (m.rails, x.rails), s.wan_ports, x.number, 0 if m.has_spines else min(x.sizes)
-        at_leaf, at_pod = exchanged_links(s.exchange_ports, loads[:, SHARES].tolist(), *own, valiant=valiant)
-    over = x.domain * m.rail_gpus / (leaf * m.link_nics)
-    send, allreduce, fits = s.crossing(loads[0], x.domain, over, leaf, gone=at_leaf)
-    if x.number > 1:
-        over = over * (x.rails * x.width * leaf / pod)
-        of_pod = s.crossing(loads[1], x.domain * x.width, over, pod, x.rails, gone=at_pod)
-        send, allreduce, fits = np.maximum(send, of_pod[0]), np.maximum(allreduce, of_pod[1]), fits & of_pod[2]
-    return send, allreduce, fits

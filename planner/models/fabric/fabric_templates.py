@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from operator import ge
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +48,8 @@ from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
 
+# Of the templates of one kind of fabric (trees, dragonflies, four tiers) with leaf domains of some sizes.
+Builder = Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
 Lengths = dict[int, dict[str, dict[int, tuple[float, float]]]]  # prices by racks, kind of link and sizes that it joins
 FrontierRow = dict[str, Any]  # figures and choices of a design of the frontier, as `planner fabric pareto` prints them
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
@@ -63,26 +65,11 @@ DESIGN_CHOICES = (
 ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "super_spine_boxes")
 
 
-class Builder(NamedTuple):
-    """An enumerator of the templates of one kind of fabric (trees, dragonflies, four tiers), by leaf domain size."""
-
-    build: Callable[[SiteMode, Ints, LeafLoads], Iterator[list[DesignTable]]]
-    sizes: Callable[[SiteMode, int], Ints]  # of leaf domains over which pins and ports allow it, by tiers
-    tiers: int  # the fewest, for the bound on prices
-    first: int = 1  # every so many-th size is built first: these rule out most of the others
-
-
-ALL_DOMAINS = Builder(trees.with_all_domains, trees.sizes_of_trees, 2, first=16)
-SOME_DOMAINS = Builder(trees.with_some_domains, trees.sizes_of_trees, 3)
-GROUPS = Builder(dragonflies.with_groups, dragonflies.sizes_of_groups, 1)
-ZONES = Builder(trees.with_zones, trees.sizes_of_trees, 4)
-
-
 @dataclass(frozen=True, slots=True)
 class Template:
     """A template: a site's fabric with an order of racks, its price, power, and slowdowns of sends and allreduces."""
 
-    switch: str
+    models: tuple[Switch, ...]  # from the leaf up
     family: FabricFamily
     design: Design
     stripes: int
@@ -90,7 +77,6 @@ class Template:
     mw: float
     send: float
     allreduce: float
-    above: tuple[str, ...] = ()  # switches of the tiers above the leaves; the leaf's where none is named
 
 
 @dataclass(kw_only=True)
@@ -219,11 +205,11 @@ class Templates:
     ) -> DesignTable:
         """Build a site's templates: trees with all domains in a pod first, then others; `listed`: known ones."""
         racks, sites, alone = traffic.racks(blocks), list[SiteMode](), list[DesignTable]()
-        known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks, bool(traffic.exchange_gbps))
+        known, order = self.lengths.setdefault(racks, {}), (traffic.order, blocks)
         if order not in self.loads_of:
             if len(self.loads_of) >= MOST_LOADS:
                 self.loads_of.pop(next(iter(self.loads_of)))
-            self.loads_of[order] = Loads(traffic, blocks, shares=bool(traffic.exchange_gbps))
+            self.loads_of[order] = Loads(traffic, blocks)
         for i, mode in enumerate(self.modes(traffic.rails)):
             # A leaf that holds an all-reduce group whole holds a unit of each block.
             largest = mode.switch.ports * mode.split // mode.rail_gpus
@@ -247,26 +233,27 @@ class Templates:
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
         sites = [s for s in sites if len(s.stripes)]
         self._meet([self.rivals, *alone, *listed], sites)
-        self._add(ALL_DOMAINS, sites)
-        self._add(SOME_DOMAINS, sites)
+        self._add(trees.with_all_domains, 2, sites, every=16)
+        self._add(trees.with_some_domains, 3, sites)
         if not self.min_local_share:
-            self._add(GROUPS, sites)
+            self._add(dragonflies.with_groups, 1, sites)
             if not (shallow and len(self.latest)):
-                self._add(ZONES, sites)
+                self._add(trees.with_zones, 4, sites)
         return self.latest
 
-    def _add(self, kind: Builder, sites: list[SiteMode]) -> None:
-        """Add the fabric templates of one kind (`Builder`), each only where it beats those found so far."""
-        # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first.
-        sizes_of = [(s, kind.sizes(s, kind.tiers)) for s in sites]
-        begun = slice(kind.first // 2, None, kind.first)
+    def _add(self, build: Builder, tiers: int, sites: list[SiteMode], *, every: int = 1) -> None:
+        """Add the fabric templates of one kind, of `tiers` tiers or more, where they beat those found so far."""
+        # Where nothing slows traffic the cheapest rules the others out: then the mode of the cheapest comes first. One
+        # of `every` sizes of leaf domains is built first: these rule out most of the others.
+        sizes_of = [(s, s.sizes(tiers)) for s in sites]
+        begun = slice(every // 2, None, every)
         for first in (True, False):
             groups = list[tuple[float, SiteMode, Ints, Floats]]()
-            for s, every in sizes_of:
-                sizes = every[begun] if first else np.delete(every, begun)
+            for s, own in sizes_of:
+                sizes = own[begun] if first else np.delete(own, begun)
                 if not len(sizes):
                     continue
-                prices = s.least_prices(sizes, s.leaf_share(sizes), kind.tiers)
+                prices = s.least_prices(sizes, s.leaf_share(sizes), tiers)
                 order = np.argsort(prices[0], kind="stable")
                 order = order[s.worthwhile(1.0, 1.0, *prices)[order]]
                 if len(order):
@@ -278,7 +265,7 @@ class Templates:
             leaves = one.loads.leaves(sizes, one.stripes, self.min_local_share, self.deadline.check)
             for _, s, domains, prices in sorted(groups, key=lambda x: x[0]) if one.traffic.nothing else groups:
                 left = domains[s.worthwhile(1.0, 1.0, *prices)]
-                for more in kind.build(s, left, leaves) if len(left) else ():
+                for more in build(s, left, leaves) if len(left) else ():
                     self.deadline.check()
                     if any(len(x) for x in more):
                         self._meet([self.latest, *more], sites)
@@ -297,23 +284,23 @@ class Templates:
         # The model of each tier above the leaves; super-spines are of the cores' model.
         places, every = [k["spine_model"], k["core_model"]], resolved_switches(n.switches)
         places.append(k["core_model"] if k["core_up"] else 0)
-        above = [every[place - 1] if place else m.switch for place in places]
+        models = m.switch, *(every[place - 1] if place else m.switch for place in places)
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
         own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
         own["wan_ports"] = transport.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
-        design = design_for(m.family, n, [m.switch, *above], traffic.racks(blocks), rack, nic, **own)
-        found, names = bill(n, m.switch, design, above), tuple(box.name for box in above)
+        design = design_for(m.family, n, models, traffic.racks(blocks), rack, nic, **own)
+        found = bill(n, m.switch, design, models[1:])
         # The loads counted on the order of racks, out of a leaf, a pod and a zone.
         domains = 1, design.domains_per_pod, design.domains_per_zone
         sizes = [design.domain_racks * count or design.racks for count in domains]
         flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
         free = transport.free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
-        leaving, phi = [count / size for count, size in zip(flows, sizes, strict=True)], self.transport_slowdown
-        send = transport.pipeline_send_slowdown(phi, design, *leaving, free=free)
-        allreduce = transport.allreduce_slowdown(phi, design, *map(int, groups), free=free)
-        return Template(m.switch.name, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce, names)
+        leaving = [count / size for count, size in zip(flows, sizes, strict=True)]
+        loads = transport.uplink_loads(design, leaving, [*map(int, groups)], free)
+        send, allreduce = transport.slowdowns(self.transport_slowdown, loads)
+        return Template(models, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce)
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:
@@ -334,9 +321,9 @@ class WorstTraffic(SiteTraffic):
     def order(self) -> tuple[Any, ...]:
         """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
         r = self.request
-        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce
+        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce, self.exchange_gbps > 0
 
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, first_only: bool = False) -> Floats:
         """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
         del first_only  # each run has as much
         # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
@@ -344,7 +331,7 @@ class WorstTraffic(SiteTraffic):
         found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
         groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
         found[..., FLOWS] = sizes * inside
-        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * shares
+        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * (self.exchange_gbps > 0)
         tokens = transport.exchange_bound(groups, sizes, r.exchange_racks)
         found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found
@@ -412,8 +399,8 @@ def alternatives(
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
     x = DesignTable.joined([NO_OPTIONS, *found.values()])
-    designs = [_row(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in range(len(x))]
-    designs = [designs[i] for i in pareto_front(_rounded(_figures(designs, counted))).tolist()]
+    designs = [_row(traffic, t.template(traffic, request.racks, x, i), counted) for i in range(len(x))]
+    designs = [designs[i] for i in pareto_front(_figures(designs, counted)).tolist()]
     if not every and "time" in counted:
         designs = _ladder(designs, counted, t.transport_slowdown)
     if ended:
@@ -427,20 +414,17 @@ def unavoidable_splits(r: FabricRequest, domain: int) -> int:
 
 
 def _figures(designs: Sequence[FrontierRow], axes: Sequence[str]) -> Floats:
-    return np.array([[x[FABRIC_AXES[a]] for a in axes] for x in designs]).reshape(len(designs), len(axes))
-
-
-def _rounded(figures: Floats) -> Floats:
-    """Round a frontier's figures, so that prices are equal that differ only by the order in which they were summed."""
-    return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
+    """Return a frontier's figures, rounded: prices that differ by the order in which they were summed are equal."""
+    figures = [[float(f"{x[FABRIC_AXES[a]]:.{DIGITS}g}") for a in axes] for x in designs]
+    return np.array(figures).reshape(len(designs), len(axes))
 
 
 def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown: float) -> list[FrontierRow]:
     """Return the designs of a frontier that are the best below some step of the ladder of send slowdowns."""
     # No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices
     # all trade-offs are kept.
-    scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))
-    others = _rounded(_figures(designs, [a for a in axes if a in ("leaf", "splits")]))
+    scarce = _figures(designs, [a for a in axes if a in ("cost", "power")])
+    others = _figures(designs, [a for a in axes if a in ("leaf", "splits")])
     send, kept = _figures(designs, ["time"])[:, 0], set[int]()
     for cap in (*SEND_CAPS, np.inf):
         within = np.flatnonzero(send <= transport_slowdown * cap * (1 + TOLERANCE))
@@ -451,9 +435,9 @@ def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown:
     return [designs[i] for i in sorted(kept)]
 
 
-def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
+def _row(traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
     """Return the figures of a design of the frontier, those of the axes first, and its choices."""
-    d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
+    d, (leaf, *above) = x.design, x.models
     figures = {
         "cost_usd": x.usd,
         "pipeline_send_slowdown": x.send,
@@ -462,9 +446,9 @@ def _row(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) 
         "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
     }
     row: FrontierRow = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
-    row |= figures | {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
-    others = zip(("spine_switch", "core_switch"), x.above[: d.tiers - 1], strict=False)
-    row |= {pin: name for pin, name in others if name != x.switch}
+    row |= figures | {"switches": d.switches, "switch": leaf.name, "planes": leaf.planes * d.lanes}
+    others = zip(("spine_switch", "core_switch"), above[: d.tiers - 1], strict=False)
+    row |= {pin: box.name for pin, box in others if box.name != leaf.name}
     row |= {"rails_per_leaf": d.rail_gpus} if x.family == "rail" else {}
     row |= {"family": x.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
     return row | {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}

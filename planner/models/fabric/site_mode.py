@@ -290,7 +290,7 @@ class SiteMode:
         n, gpus = self.network, domain * self.mode.rail_gpus
         least = max(n.asked_core_share, 1 / n.tier_ratios[0])
         share = np.ceil(gpus * least / self.mode.link_nics * (1 - TOLERANCE)).astype(np.int64)
-        return np.maximum(share, 1 if n.survives is None else n.asked_leaf_uplinks)
+        return np.maximum(share, n.asked_leaf_uplinks)
 
     def core_share(self, ends: Any) -> Any:
         """Count the links that the core share asks of a site mode out of a block with ports of `ends` GPUs."""
@@ -313,6 +313,31 @@ class SiteMode:
             sizes = [wanted] if 0 < wanted <= most and fits else []
         every = np.array([d for d in sizes[::-1] if d in pins.get("leaf_sizes", (d,))], dtype=np.int64)
         return np.asarray(every[self.uplinks(every) >= self.leaf_share(every)])
+
+    @property
+    def allows_two(self) -> bool:
+        """Return whether network and pins allow trees of two tiers at a site mode, whose spines join all rails."""
+        rails = self.mode.rails
+        return self.first_core and self.pins.get("rails_per_pod", rails) == rails and self.allows(2)
+
+    def sizes(self, tiers: int) -> Ints:
+        """Return the leaf domain sizes of a site mode's dragonflies (1 tier) or trees that pins and ports allow.
+
+        Of trees with all domains in a pod (2, or 3 tiers), with some (3), in zones (4).
+        """
+        domains, m = self.domains(self.domain_sizes), self.mode
+        if m.grouped or tiers == 1:
+            leaf_pins = "leaf_up_ports", "leaf_bundle", "rails_per_pod", "leaf_domains_per_pod"
+            own = self.allows(2, "spine_up_ports") if m.has_spines else self.allows(1, *leaf_pins)
+            allowed = np.full(len(domains), m.grouped and tiers == 1 and own)
+        elif tiers == 2:
+            leaves = domains * m.rails
+            two = (leaves <= self.spine_ports) & (leaves >= self.pins.get("min_leaves", 1)) & self.allows_two
+            allowed = two | (domains < self.spine_ports) & self.allows(3)
+        else:
+            allowed = (domains >= (2 if tiers == 3 else 1)) & self.allows(tiers)
+        found: Ints = self.domain_sizes[allowed]
+        return found
 
     def crossing(
         self, load: Floats, racks: Any, over: Any, links: Any, rails: Any = 1, *, gone: Any = None

@@ -59,17 +59,6 @@ def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, s
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
-def _tiles(every: int, size: Ints, *, first_only: bool) -> tuple[Counts, Ints, Ints]:
-    """Tile the rack order by runs of each size; return all edges, the lower edge of each run, and each size's first."""
-    count = np.ones_like(size) if first_only else -(-every // size)
-    first = np.cumsum(count) - count
-    order = np.arange(len(size))
-    low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
-    start = np.repeat(first + order, count + 1)
-    edges = np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every)
-    return edges[:, None].astype(np.int32), low, first
-
-
 def _out_of_runs(
     stages: int, blocks: int, stripes: Counts, edges: Counts, low: Ints, *, wrap: bool
 ) -> tuple[Counts, Counts, Counts]:
@@ -145,24 +134,32 @@ class SiteTraffic:
     @property
     def order(self) -> tuple[Any, ...]:
         """Return the cache key of the loads of a site's traffic: all that they depend on but the blocks."""
-        return self.stages, self.unit_racks, self.wrap, self.nothing
+        return self.stages, self.unit_racks, self.wrap, self.nothing, self.exchange_gbps > 0
 
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, shares: bool, first_only: bool = False) -> Floats:
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, first_only: bool = False) -> Floats:
         """Count a site's loads out of runs of `sizes` racks, by numbers of stripes and sizes.
 
         The most pipeline flows that leave or enter a run, the most all-reduces that leave one, the largest share of a
-        stage's units, which is left at zero without `shares`, and no exchanges: experts are within a unit. Runs of one
-        size tile the order; `first_only` counts the first of them alone, which bounds the most from below.
+        stage's units, which is left at zero where no gradients pass a WAN gateway, and no exchanges: experts are within
+        a unit. Runs of one size tile the order; `first_only` counts the first of them alone, which bounds the most from
+        below.
         """
         found = np.zeros((len(stripes), len(sizes), 4))
         if self.nothing or not len(sizes):
             return found
-        edges, low, first = _tiles(self.stages * blocks, sizes // self.unit_racks, first_only=first_only)
+        # All edges of the runs, in units, the lower edge of each run, and the first run of each size.
+        every, size = self.stages * blocks, sizes // self.unit_racks
+        count = np.ones_like(size) if first_only else -(-every // size)
+        first, order = np.cumsum(count) - count, np.arange(len(size))
+        low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
+        start = np.repeat(first + order, count + 1)
+        edges = np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every)
+        edges = edges[:, None].astype(np.int32)
         step = max(1, MOST_EDGES // len(edges))
         for some in (slice(at, at + step) for at in range(0, len(stripes), step)):
             n = stripes[some].astype(np.int32)  # which divides in half the time, and holds any number of units
             of_runs = _out_of_runs(self.stages, blocks, n, edges, low, wrap=self.wrap)
-            for kind, each in enumerate(of_runs[: SHARES + shares]):
+            for kind, each in enumerate(of_runs[: SHARES + (self.exchange_gbps > 0)]):
                 found[some, :, kind] = np.maximum.reduceat(each, first).T
         found[..., FLOWS] *= self.unit_racks
         found[..., SHARES] /= blocks
@@ -175,7 +172,6 @@ class Loads:
 
     traffic: SiteTraffic
     blocks: int
-    shares: bool = True  # else they are left at zero
     rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
     known: dict[Any, tuple[Floats, Flags]] = field(default_factory=dict)  # of leaves, by their racks and stripes
 
@@ -189,7 +185,7 @@ class Loads:
         if (row[wanted] < 0).any():
             new = np.unique(wanted[row[wanted] < 0])
             row[new] = np.arange(len(loads), len(loads) + len(new))
-            counted = self.traffic.leaving(self.blocks, np.array([n_stripes]), new, shares=self.shares)
+            counted = self.traffic.leaving(self.blocks, np.array([n_stripes]), new)
             loads = np.concatenate([loads, counted[0]])
             self.rows[n_stripes] = row, loads
         found: Floats = loads[row[wanted]]
@@ -213,7 +209,7 @@ class Loads:
             for k in range(0, len(stripes), AT_A_TIME):
                 tick()
                 columns = k + np.flatnonzero(fits[:, k : k + AT_A_TIME].any(axis=0))
-                counted = t.leaving(self.blocks, stripes[columns], racks[rows], shares=self.shares)
+                counted = t.leaving(self.blocks, stripes[columns], racks[rows])
                 loads[np.ix_(rows, columns)] = counted.swapaxes(0, 1)
             loads[~fits] = np.inf
             for size, each in zip(new.tolist(), loads, strict=True):

@@ -56,24 +56,6 @@ def spine_bundles(s: SiteMode) -> list[int]:
     return [s.pins["spine_bundle"]] if "spine_bundle" in s.pins else [b for b in range(1, down + 1) if down % b == 0]
 
 
-def core_boxes(s: SiteMode, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints:
-    """Return the fewest cores of a tree over pods of some spines with some uplinks each; `NONE` where none do."""
-    # Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all spines in
-    # turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
-    taken, positions, ports = pods * bundle, spines * (up // bundle), s.core_ports
-    fewest = np.where(pods > 1, s.network.asked_spines, 1)
-    if down := s.pins.get("core_down_ports"):
-        each = down // taken
-        boxes = np.maximum(-(-positions // np.maximum(each, 1)), fewest)
-        if s.wan_ports:
-            boxes = np.maximum(boxes, -(-s.wan_ports // max(1, ports - down)))
-        fits = (each * taken == down) & (-(-positions // np.maximum(boxes, 1)) == each)
-        fits &= down + (s.wan_ports > 0) <= ports
-    else:
-        boxes, fits = fewest_boxes(s, taken, positions, fewest), np.asarray(True)
-    return np.where(fits & (up > 0) & (up % bundle == 0) & (boxes <= positions), boxes, NONE)
-
-
 def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
     """Count the fewest boxes of a tree's top tier, at least `fewest`, for `positions` positions of `taken` ports."""
     # The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
@@ -136,22 +118,6 @@ def single(s: SiteMode) -> list[DesignTable]:
     return [s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=stripes)]
 
 
-def _allows_two(s: SiteMode) -> bool:
-    return s.first_core and s.pins.get("rails_per_pod", s.mode.rails) == s.mode.rails and s.allows(2)
-
-
-def sizes_of_trees(s: SiteMode, tiers: int) -> Ints:
-    """Return the leaf domain sizes of trees: with all domains in a pod (2, or 3 tiers), with some (3), in zones (4)."""
-    domains = s.domains(s.domain_sizes)
-    if tiers == 2:
-        leaves = domains * s.mode.rails
-        two = (leaves <= s.spine_ports) & (leaves >= s.pins.get("min_leaves", 1)) & _allows_two(s)
-        allowed: Flags = two | (domains < s.spine_ports) & s.allows(3)
-    else:
-        allowed = (domains >= (2 if tiers == 3 else 1)) & s.allows(tiers)
-    return s.domain_sizes[allowed & (not s.mode.grouped)]
-
-
 def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
     """Yield the trees of two and three tiers whose pods hold all leaf domains that may beat the templates so far."""
     domain, up = s.worthwhile_uplinks(domains, leaves)
@@ -183,7 +149,7 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
     if len(s.tops) >= MOST_TOPS:
         s.tops.clear()
     found, rails = [Trees.of(domain=np.empty(0, dtype=np.int64))], pod_sizes(s, m.rails, "rails_per_pod")
-    if _allows_two(s) and s.pins.get("leaf_domains_per_pod", domains) == domains:
+    if s.allows_two and s.pins.get("leaf_domains_per_pod", domains) == domains:
         _, x, _ = wirings(s, Trees.of(domain=domain, rails=m.rails, width=domains, up=np.arange(1, s.ports)), room=0)
         x = replace(x, spine_up=np.zeros_like(x.up))
         found.append(x.part(x.bundle * m.rails * domains + -(-s.wan_ports // x.spines) <= s.spine_ports))
@@ -212,17 +178,30 @@ def _tops(s: SiteMode, domain: int) -> tuple[Trees, Floats]:
 def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterator[tuple[Trees, Ints]]:
     """Yield trees of three tiers, the cheapest or all, with spine uplinks up to `high`, cores, and the row of each."""
     # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest.
-    pods = s.pods(x.domain, x.rails, x.width)
+    pods, down = s.pods(x.domain, x.rails, x.width), s.pins.get("core_down_ports")
+    least = np.where(pods > 1, s.network.asked_spines, 1)
     for b in spine_bundles(s):
-        if not cheapest or "core_down_ports" in s.pins:
+        if not cheapest or down:
             row, more = members(np.maximum(0, high - x.spine_up + 1))
             up = x.spine_up[row] + more
         else:
             # They must make enough positions, each of which may be a core, for the ports that the WAN gateway needs.
             needed = -(-s.wan_ports // np.maximum(1, s.core_ports - pods * b))
             row, up = np.arange(len(pods)), np.maximum(-(-x.spine_up // b), -(-needed // x.spines)) * b
-        boxes = core_boxes(s, pods[row], x.spines[row], up, b)
-        at = np.flatnonzero((up <= high[row]) & (boxes < NONE))
+        # Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all
+        # spines in turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
+        taken, positions, fewest = pods[row] * b, x.spines[row] * (up // b), least[row]
+        if down:
+            each = down // taken
+            boxes = np.maximum(-(-positions // np.maximum(each, 1)), fewest)
+            if s.wan_ports:
+                boxes = np.maximum(boxes, -(-s.wan_ports // max(1, s.core_ports - down)))
+            fits = (each * taken == down) & (-(-positions // np.maximum(boxes, 1)) == each)
+            fits &= (boxes <= positions) & (down + (s.wan_ports > 0) <= s.core_ports)
+        else:
+            boxes = fewest_boxes(s, taken, positions, fewest)
+            fits = boxes < NONE
+        at = np.flatnonzero((up <= high[row]) & fits & (up > 0) & (up % b == 0))
         if cheapest:
             at = at[np.diff(row[at], prepend=-1) != 0]
         yield replace(x.part(row[at]), spine_up=up[at], spine_bundle=np.full(len(at), b), cores=boxes[at]), row[at]
@@ -247,7 +226,22 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
     of, rails, width = of[fits], rails[fits], width[fits]
     shape, more = members(ups[of])
     case, rails, width = first[of[shape]] + more, rails[shape], width[shape]
-    bound = _bounded(s, case, Trees.of(domain=domain[case], rails=rails, width=width, up=up[case]), cases)
+    x = Trees.of(domain=domain[case], rails=rails, width=width, up=up[case])
+    # The price of a pod at least: the fewest spines that ports allow, links out as the rules ask, one each at least.
+    m, n, ports, p = s.mode, s.network, s.spine_ports, s.prices
+    pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
+    spines = -(-x.up // ((ports - 1) // leaf_count))
+    floor = np.where(pods > 1, s.core_share(x.domain * m.rail_gpus * leaf_count), 0)
+    ratio = np.where(pods > 1, n.tier_ratios[1], math.inf)  # of ports down of a spine to one up
+    links = np.maximum(np.maximum(floor, np.ceil(leaf_count / ratio * x.up * (1 - TOLERANCE))), spines)
+    needed = np.maximum(spines, -(-(leaf_count * x.up + links) // ports))
+    cores = np.maximum(1, -(-pods * links // s.core_ports))
+    link, position = p.uplink(x.domain * x.width, x.rails), m.networks * pods * s.spine_box
+    base = s.fixed(x.domain) + x.up * p.uplink(x.domain, 1, x.domain * x.width)
+    usd, mw = base + needed * position + links * link + m.networks * cores * s.core_box
+    kept = np.flatnonzero(s.worthwhile(1.0, 1.0, usd, mw) & (usd <= cases.cap.max(axis=1, initial=-math.inf)[case]))
+    link = np.maximum(1e-6, link[0] + m.networks * pods * s.core_box[0] / s.core_ports)
+    bound = PodBounds(case, x, spines, base[0], position[0], link, usd, mw).part(kept)
     # A few of all prices first, which rule out most of the others.
     order, step = np.argsort(bound.usd, kind="stable"), max(1, MOST_CASES // max(1, len(leaves.stripes)))
     for some in order[::SAMPLE], np.delete(order, slice(None, None, SAMPLE)):
@@ -279,24 +273,6 @@ class PodBounds(ArrayTable):
     link: Floats  # of a link out of every pod, with its port of a core
     usd: Floats
     mw: Floats
-
-
-def _bounded(s: SiteMode, case: Ints, x: Trees, cases: Cases) -> PodBounds:
-    """Bound the price of trees' pods: the fewest spines that ports allow, links out as rules ask, one each at least."""
-    m, n, ports, p = s.mode, s.network, s.spine_ports, s.prices
-    pods, leaf_count = s.pods(x.domain, x.rails, x.width), x.rails * x.width
-    spines = -(-x.up // ((ports - 1) // leaf_count))
-    floor = np.where(pods > 1, s.core_share(x.domain * m.rail_gpus * leaf_count), 0)
-    ratio = np.where(pods > 1, n.tier_ratios[1], math.inf)  # of ports down of a spine to one up
-    links = np.maximum(np.maximum(floor, np.ceil(leaf_count / ratio * x.up * (1 - TOLERANCE))), spines)
-    needed = np.maximum(spines, -(-(leaf_count * x.up + links) // ports))
-    cores = np.maximum(1, -(-pods * links // s.core_ports))
-    link, position = p.uplink(x.domain * x.width, x.rails), m.networks * pods * s.spine_box
-    base = s.fixed(x.domain) + x.up * p.uplink(x.domain, 1, x.domain * x.width)
-    usd, mw = base + needed * position + links * link + m.networks * cores * s.core_box
-    kept = s.worthwhile(1.0, 1.0, usd, mw) & (usd <= cases.cap.max(axis=1, initial=-math.inf)[case])
-    link = np.maximum(1e-6, link[0] + m.networks * pods * s.core_box[0] / s.core_ports)
-    return PodBounds(case, x, spines, base[0], position[0], link, usd, mw).part(np.flatnonzero(kept))
 
 
 def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> list[DesignTable]:
@@ -340,7 +316,7 @@ def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> t
     by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
     most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
     sizes, at = np.unique(np.minimum(tree.domain * tree.width, s.traffic.work_racks(s.blocks)), return_inverse=True)
-    own = s.traffic.leaving(s.blocks, leaves.stripes, sizes, shares=s.loads.shares, first_only=True)
+    own = s.traffic.leaving(s.blocks, leaves.stripes, sizes, first_only=True)
     first = own.swapaxes(0, 1)[at]
     sent = (s.mode.rail_gpus * tree.rails)[:, None] / (most * s.mode.link_nics)
     send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
@@ -383,34 +359,23 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
             trees = replace(some.trees, spine_up=v)
             send, allreduce, _ = s.tree_crossing(trees, *_loads(s, trees, n)[:2])
             worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
+            if not worth.any():
+                continue
             if s.whole:
                 for i in np.unique(at[worth]).tolist():
                     s.tick()
                     some = rows.part(at[worth & (at == i)])
                     _, trees = _with_tops(s, replace(some.trees, spine_up=v[worth & (at == i)]), some.floor, every=True)
                     parts.append(undominated([_zone_table(s, trees, n)], power_counts=s.power_counts))
-            elif worth.any():
-                bound = np.where(worth, least, np.inf), send, allreduce
-                parts += _at_targets(s, rows, at, bound, ups, n)
+                continue
+            slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, rows.trees.domain[:1]))[:2], axis=1).tolist()
+            targets = {(a * x, b * y) for (a, b), (x, y) in product(product(FACTORS, FACTORS), slow)}
+            for target in sorted(targets):
+                s.tick()
+                inside = (send <= target[0] * (1 + ROUNDING)) & (allreduce <= target[1] * (1 + ROUNDING))
+                if (worth & inside).any():
+                    parts += _keeping(s, rows.part(np.unique(at[inside])), target, n)
         yield parts
-
-
-def _at_targets(
-    s: SiteMode, rows: ZoneRows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
-) -> list[DesignTable]:
-    # `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their
-    # slowdowns.
-    least, send, allreduce = bound
-    domain = rows.trees.domain[:1]
-    slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, domain))[:2], axis=1).tolist()
-    targets = {(a * x, b * y) for (a, b), (x, y) in product(product(FACTORS, FACTORS), slow)}
-    parts = []
-    for target in sorted(targets):
-        s.tick()
-        inside = (send <= target[0] * (1 + ROUNDING)) & (allreduce <= target[1] * (1 + ROUNDING))
-        if np.isfinite(least[inside]).any():
-            parts += _keeping(s, rows.part(np.unique(at[inside])), target, n)
-    return parts
 
 
 def _keeping(s: SiteMode, rows: ZoneRows, target: tuple[float, float], n: int) -> list[DesignTable]:
@@ -450,12 +415,16 @@ def _zone_rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneR
     many = len(ups)
     x = Trees.of(domain=domain, rails=np.repeat(rails, many), width=np.repeat(width, many), up=np.tile(ups, len(rails)))
     row, x, high = wirings(s, x)
-    shape, zoned = row // max(1, many), [np.empty((0, 3), dtype=np.int64)]
+    shape, zoned, down = row // max(1, many), [np.empty((0, 3), dtype=np.int64)], s.pins.get("core_down_ports", 0)
     for k in np.unique(shape).tolist():
         s.tick()
-        each = -(-s.mode.rails // int(rails[k])), -(-s.domains(domain) // int(width[k]))
-        zones = _zones(*each, s.pins.get("core_down_ports", 0), s.core_ports, s.min_zones) * [rails[k], width[k]]
-        zoned.append(np.column_stack([np.full(len(zones), k), zones]))
+        # Pods of a zone, across and along: the fewest for each count of zones; divisors of pinned ports.
+        across, along = -(-s.mode.rails // int(rails[k])), -(-s.domains(domain) // int(width[k]))
+        each = (np.arange(1, items + 1) if down else part_sizes(items) for items in (across, along))
+        wide, deep = (x.ravel() for x in np.meshgrid(*(own[down % own == 0] for own in each), indexing="ij"))
+        zones = -(-across // wide) * -(-along // deep)
+        fits = (wide * deep < s.core_ports) & (zones >= s.min_zones) & (zones <= s.core_ports)
+        zoned.append(np.column_stack([np.full(len(zones), k), wide * rails[k], deep * width[k]])[fits])
     # Every zone of a shape with every wiring of it.
     z = np.concatenate(zoned)
     i, more = members(np.bincount(shape, minlength=len(rails))[z[:, 0]])
@@ -473,18 +442,6 @@ def _zone_rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> ZoneR
     send, allreduce, _ = s.leaf_crossing(domain, x.up, leaf_loads[:, None])
     worth = s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)
     return ZoneRows(x, high, floor, step, usd, mw).part(np.flatnonzero(worth))
-
-
-def _zones(across: int, along: int, core_down: int, core_ports: int, min_zones: int) -> Ints:
-    """List pods of a zone of four tiers, across and along: the fewest for each count; divisors of pinned ports."""
-    sizes = [
-        np.array([v for v in range(1, items + 1) if core_down % v == 0]) if core_down else part_sizes(items)
-        for items in (across, along)
-    ]
-    wide, deep = (x.ravel() for x in np.meshgrid(*sizes, indexing="ij"))
-    zones = -(-across // wide) * -(-along // deep)
-    fits = (wide * deep < core_ports) & (zones >= min_zones) & (zones <= core_ports)
-    return np.asarray(np.column_stack([wide, deep])[fits])
 
 
 def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:

@@ -100,9 +100,6 @@ class Unproven:
     usd: float = math.inf
 
 
-CLUSTER = "cluster"  # the id of the one site of an instance without a grid
-
-
 @dataclass(kw_only=True)
 class JointCache:
     """The joint search's cache: strategies, bounds, times on a free network, fabric tables, site answers and plans.

@@ -17,21 +17,13 @@ import pyomo.core as pyo
 
 from planner.instance.instance import Instance, pinned_blocks
 from planner.models import Options, SitesRequest, WanRequest, wan_design
-from planner.models.joint.shapes.site_milp import (
-    CENT_MUSD,
-    LEFT_OUT,
-    fabric_mw,
-    nearer_pairs_first,
-    set_values,
-    stated,
-    without_dear_pairs,
-)
+from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.site_question import Circuit, Joined, PlacedParts, SitePart, SiteQuestion, SitesExtent
-from planner.models.joint.strategy_space import DEFAULT_WAN, Floats, Ints
+from planner.models.joint.strategy_space import Floats, Ints
 from planner.models.joint.time_bounds import EPS
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
-from planner.models.sites.split_model import RULES, build, penalty_musd
+from planner.models.sites.split_model import RULES, build
 from planner.models.wan_design import RouteOption
 from planner.physics.network import fabric_designs
 from planner.physics.site import cost
@@ -51,7 +43,6 @@ LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a
 class FibreDesigns:
     """Designs of the fibre between sites of joint plans of one instance, each made once."""
 
-    instance: Instance
     data: SplitData
     seed: int = 0
     solved: int = 0
@@ -66,7 +57,8 @@ class FibreDesigns:
         # `window_seconds` is the time of the exchange where one site alone holds parts: nothing is exchanged in it.
         request = self.request(sites, circuit, window_seconds)
         if request not in self.plans:
-            outcome = wan_design.solve(self.instance, request, Options(seed=self.seed, time_limit=self.deadline.limit))
+            options = Options(seed=self.seed, time_limit=self.deadline.limit)
+            outcome = wan_design.solve(self.data.instance, request, options)
             self.solved += 1
             self.deadline.check()
             if outcome.solution is None and not outcome.infeasible:
@@ -95,16 +87,11 @@ class FibreDesigns:
         key = stage_bytes, max_rtt_ms
         if key not in self.tables:
             barring = RULES.values() if max_sites(self.data, RULES.values()) == 2 else ()
-            near = [p for p in self.pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
+            near = [p for p in self.data.joinable if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
             usable = [p for p in near if not any(rule.excludes(self.data, p, 2) for rule in barring)]
             none = np.full(self._counts.shape, np.inf)
             self.tables[key] = np.minimum.reduce([none, *(self.prices(p, stage_bytes) for p in usable)])
         return self.tables[key]
-
-    @property
-    def pairs(self) -> list[Pair]:
-        """Pairs of sites that designed fibre may join."""
-        return [p for p in self.data.pairs if p not in self.data.disconnected]
 
     @cached_property
     def _counts(self) -> Floats:
@@ -119,7 +106,7 @@ class FibreDesigns:
             self.deadline.check()
             if pair not in self.routes:
                 request = WanRequest(sites=pair, exchanging=pair, stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
-                data = wan_design.gather(self.instance, request)
+                data = wan_design.gather(self.data.instance, request)
                 options = [o for d, x in data.demands.items() if not x.priority for o in data.options[d]]
                 self.routes[pair] = replace(data.fibre), options  # without its graph, which is large
             net, options = self.routes[pair]
@@ -171,11 +158,9 @@ class Sites:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
-        if self.instance.wan is None:
-            self.instance = self.instance.replaced(wan=DEFAULT_WAN)
         self.data: SplitData = gather(self.instance, self.request)
         self.gpu_fabric_usd = fabric_designs.min_fabric_usd(self.instance.network)
-        self.fibre = FibreDesigns(instance=self.instance, data=self.data, seed=self.seed)
+        self.fibre = FibreDesigns(data=self.data, seed=self.seed)
 
     @property
     def most(self) -> dict[int, int]:
@@ -187,11 +172,6 @@ class Sites:
         self.instance = self.instance.replaced(limits=instance.limits)
         years = {name: replace(year, instance=self.instance) for name, year in self.data.scenarios.items()}
         self.data = replace(self.data, instance=self.instance, scenarios=years)
-
-    @property
-    def counts_power(self) -> bool:
-        """Whether a site's fabric power is load in addition to that of the racks."""
-        return self.instance.network is not None and not self.instance.hardware.overhead_includes_fabric
 
     @property
     def designed(self) -> bool:
@@ -226,7 +206,7 @@ class Sites:
     def rtts_ms(self) -> list[float]:
         """List the round trips in ms of all pairs of candidate sites, the shortest first."""
         limit = self.data.grid.rules.max_rtt_ms
-        found = sorted({self.data.rtt_ms(p) for p in self.data.pairs if p not in self.data.disconnected})
+        found = sorted({self.data.rtt_ms(p) for p in self.data.joinable})
         return [x for x in found if limit is None or x <= limit]
 
     def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
@@ -337,12 +317,12 @@ class Sites:
                 m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * most))
                 m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
 
-        m = build(self.data, without=LEFT_OUT, extend=use_racks, max_extra_mw=mw * most, max_modules=most)
+        m = build(self.data, without=site_milp.LEFT_OUT, extend=use_racks, max_extra_mw=mw * most, max_modules=most)
         used, limits = sum(m.used.values()), self.instance.limits
         if limits.budget_usd is not None:  # it pays penalties of soft rules and the counted years of energy too
             fibre = sum(joined[k] * m.number[k] for k in joined)
             fabrics = (used * each * self.min_fabric_usd(rails) + fibre) / 1e6 + sum(m.uplinks.values())
-            spent = capital_musd(m, self.data) + fabrics + penalty_musd(m, self.data)
+            spent = capital_musd(m, self.data) + fabrics + m.penalty_musd
             spent += limits.budgeted_years * energy_musd(m, self.data)
             if mw:
                 spent += self.data.load_musd * sum(m.extra_mw.values())
@@ -364,12 +344,13 @@ class Sites:
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's fabric at any site, `rails` GPUs cabled, if it counts."""
-        return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.counts_power else 0.0
+        return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.data.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:
         """Price in USD of a site's building and interconnection for a MW of fabric, if its power counts."""
-        return 1e6 * self.data.load_musd * self.data.hardware.facility_overhead_factor if self.counts_power else 0.0
+        overhead = self.data.hardware.facility_overhead_factor if self.data.counts_power else 0.0
+        return 1e6 * self.data.load_musd * overhead
 
     def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none."""
@@ -377,7 +358,7 @@ class Sites:
             circuit = replace(circuit, stage_bytes=0.0)
         fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
         without_fabrics = tuple(self.part(p.blocks, p.racks) for p in parts)
-        if self.counts_power or len(set(without_fabrics)) < len(set(parts)):
+        if self.data.counts_power or len(set(without_fabrics)) < len(set(parts)):
             return self._placed(parts, circuit)
         # The power of fabrics changes no choice, so each part takes its cheapest, and its site is that without fabric.
         found = self._placed(without_fabrics, circuit)
@@ -394,7 +375,7 @@ class Sites:
 
     def part(self, blocks: int, racks: int, mw: float = 0.0) -> SitePart:
         """Return a site question's part with free fabric, for any column with its racks if no blocks are pinned."""
-        fabrics = ((0.0, mw if self.counts_power else 0.0),)
+        fabrics = ((0.0, mw if self.data.counts_power else 0.0),)
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
@@ -426,11 +407,9 @@ class Sites:
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
-            pairs = {p: float(self.fibre.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self.fibre.pairs}
-        kinds, power = _kinds(parts), self.counts_power
-        return SiteQuestion(
-            data=self.data, kinds=kinds, circuit=circuit, pair_usd=pairs, designs=designs, counts_power=power
-        )
+            size, waves = circuit.stage_bytes, circuit.wavelengths
+            pairs = {p: float(self.fibre.prices(p, size)[waves]) for p in self.data.joinable}
+        return SiteQuestion(data=self.data, kinds=_kinds(parts), circuit=circuit, pair_usd=pairs, designs=designs)
 
     def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         key = parts, circuit
@@ -464,8 +443,8 @@ class Sites:
         self.deadline.check()
         circuit = Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
         whole = self.question(at.parts, circuit, {})
-        for q in nearer_pairs_first(whole, most_usd - self.floor_usd(at.racks, at.sites)):
-            m = stated(q, racks=at.racks)
+        for q in site_milp.nearer_pairs_first(whole, most_usd - self.floor_usd(at.racks, at.sites)):
+            m = site_milp.stated(q, racks=at.racks)
             m.goal.deactivate()
             if math.isfinite(most_usd):
                 m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
@@ -473,7 +452,7 @@ class Sites:
             if not outcome.infeasible and outcome.solution is None:
                 raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
             if not outcome.infeasible and q.circuit == circuit:
-                return read_placed(m, q, outcome)
+                return site_milp.read_placed(m, q, outcome)
             if outcome.infeasible and q.circuit is None:
                 break
         return None
@@ -481,8 +460,8 @@ class Sites:
     def answer(self, q: SiteQuestion, racks: int | None = None) -> PlacedParts | None:
         """Return the cheapest sites of a question, with `racks` racks at least where given; None if there are none."""
         self.deadline.check()
-        state = partial(stated, racks=racks)
-        kept = without_dear_pairs(q, state, self.run)
+        state = partial(site_milp.stated, racks=racks)
+        kept = site_milp.without_dear_pairs(q, state, self.run)
         if kept is None:
             return None
         m = state(kept)
@@ -491,9 +470,31 @@ class Sites:
             return None
         if outcome.solution is None or not outcome.proved:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
-        return read_placed(m, q, outcome)
+        return site_milp.read_placed(m, q, outcome)
 
-    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
+    def least_campus_usd(self, sites: int, racks: int, module_musd: float) -> float:
+        """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
+        # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
+        rtts = self.rtts_ms
+        if sites > 1 and not rtts:
+            return math.inf
+        circuit = Circuit(1, rtts[-1]) if sites > 1 else None
+        parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
+
+        def priced(q: SiteQuestion) -> Any:
+            m = site_milp.stated(q, racks=racks)
+            m.goal.set_value(m.total - module_musd * sum(m.modules.values()))
+            return m
+
+        q = site_milp.without_dear_pairs(self.question(parts, circuit, {}), priced, self.run)
+        outcome = None if q is None else self.run(priced(q), gap=0.003)  # its bound alone counts
+        if outcome is None or outcome.infeasible:
+            return math.inf
+        if outcome.bound is None:
+            raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+        return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS
+
+    def run(self, m: Any, *, absolute_gap: float = site_milp.CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
         """Solve a site MILP in the time that is left; raise where the deadline came first."""
         how: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "time_limit": self.deadline.limit}
         outcome = highs.run(m, gap=gap, absolute_gap=absolute_gap, **how)
@@ -504,62 +505,3 @@ class Sites:
 
 def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
-
-
-def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
-    """Read the chosen sites from a site MILP's solution, adding up their capital again from whole decisions."""
-    values = outcome.solution
-    if values is None:
-        raise ValueError("joint sites: no solution to read")
-    set_values(m, values)
-    parts: dict[str, tuple[int, int]] = {}
-    for x, k in m.part:
-        if m.part[x, k].value > 0.5:
-            f = max(range(len(q.kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
-            parts[x] = k, f
-    # What follows from the sites of the parts: fabrics, their power, lit fibre and designs.
-    for x, k, f in m.fabric:
-        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
-    for p in m.lit:
-        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
-    for i in m.designed:
-        m.designed[i].set_value(round(m.designed[i].value))
-    for x in m.component("extra_mw") or ():
-        m.extra_mw[x].set_value(fabric_mw(q, *parts[x]) if x in parts else 0.0)
-    pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
-    modules = {x: round(count) for x in q.data.candidates if (count := m.modules[x].value) > 0.5}
-    return PlacedParts(
-        asked=tuple(p for p, n in q.kinds for _ in range(n)),
-        circuit=q.circuit,
-        parts={x: parts[x] for x in sorted(parts)},
-        racks={x: count * q.data.module_racks for x, count in modules.items()},
-        circuits={k: round(m.circuits[k].value) for k in m.circuits if m.circuits[k].value > 0.5},
-        steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
-        pairs=pairs if q.circuit is not None else (),
-        rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
-        capital_usd=float(pyo.value(m.total)) * 1e6,
-        proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
-    )
-
-
-def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
-    """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
-    # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
-    rtts = s.rtts_ms
-    if sites > 1 and not rtts:
-        return math.inf
-    circuit = Circuit(1, rtts[-1]) if sites > 1 else None
-    parts = SitesExtent(sites, racks, -(-racks // sites), 0.0).parts
-
-    def priced(q: SiteQuestion) -> Any:
-        m = stated(q, racks=racks)
-        m.goal.set_value(m.total - module_musd * sum(m.modules.values()))
-        return m
-
-    q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
-    outcome = None if q is None else s.run(priced(q), gap=0.003)  # its bound alone counts
-    if outcome is None or outcome.infeasible:
-        return math.inf
-    if outcome.bound is None:
-        raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
-    return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS

@@ -33,7 +33,6 @@ from planner.physics.site import cost
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import Status
 from planner.solvers.outcome import Stop
 from planner.solvers.progress import report
@@ -81,7 +80,7 @@ class Solving:
             cache.templates = Templates(
                 instance=instance,
                 transport_slowdown=problem.transport_slowdown,
-                power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
+                power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.data.counts_power),
                 max_mw=max_mw,
                 without_stripes=without.get("placement.stripes"),
             )
@@ -188,12 +187,6 @@ def problem_on(instance: Instance, racks: int) -> JointProblem:
     """Read the joint problem of `racks` racks on a free network, without grid, wide area, money, power and deadline."""
     limits = instance.limits.replaced(budget_usd=None, facility_power_mw=None, deadline_days=None)
     return problem_of(instance.replaced(limits=limits, hardware__racks=racks, grid=None, wan=None))
-
-
-def conditions_of(problem: JointProblem) -> Conditions:
-    """Return the conditions of a step on a free network, which slows nothing above its transport."""
-    phi = problem.transport_slowdown
-    return Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
 
 
 def racks_of(plan: JointPlan) -> int:

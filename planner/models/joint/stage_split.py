@@ -198,7 +198,7 @@ class Stages:
     def stage_seconds(self, stages: Ints, layers: Ints, recomputed: Ints) -> Floats:
         """Compute the seconds a step of some stages, the head included, without what unequal chunks wait."""
         x, c = self.pipeline, self.column
-        each = step_prediction.stage_seconds(x, self.sharded, c.v, layers, recomputed, self.send)
+        each = step_prediction.stage_seconds(self.sharded, c.v, layers, recomputed, self.send)
         ends = step_prediction.end_seconds(x, stages, c.p)
         return np.asarray(self.effective * (each + ends + x.machine.software.host_seconds), dtype=np.float64)
 
@@ -225,31 +225,27 @@ class Stages:
             with ticking(self.tick):
                 for n, r, i in sorted(patterns):
                     own = (recompute[:, n - c.v] == r) & (alike == i)
-                    wait[own, n - c.v] = step_prediction.excess_seconds(x, self.sharded, self.counts, n, r, stage=i)
+                    wait[own, n - c.v] = step_prediction.excess_seconds(self.sharded, self.counts, n, r, stage=i)
         return np.where(fits, seconds + wait, np.inf)
 
     @cached_property
     def chunk(self) -> Floats:
         """Seconds of the largest chunk of the stages of each size."""
         recompute = np.where(self.recomputed < NO_FIT, self.recomputed, 0)
-        sizes = self.sizes[None, :]
-        found = step_prediction.chunk_seconds(self.pipeline, self.sharded, self.column.v, sizes, recompute)
-        return np.asarray(found)
+        return np.asarray(step_prediction.chunk_seconds(self.sharded, self.column.v, self.sizes[None, :], recompute))
 
     @cached_property
     def _alone(self) -> dict[str, Num]:
         """Parts of a step that come once at one site, but for filling the pipeline, by the most layers of a stage."""
         most = np.arange(1, self.column.strategy.problem.layers + 1)
-        own = (self.sharded, None, self.counts, self.group)
-        parts = step_prediction.once_parts(self.pipeline, *own, most, 0.0, self.send)
+        parts = step_prediction.once_parts(self.sharded, None, self.counts, most, 0.0, self.send)
         return {name: np.broadcast_to(part, most.shape) for name, part in parts.items() if name != "pipeline_bubble"}
 
     @cached_property
     def _tails(self) -> list[Floats]:
         """Parts of a step that come once, the exchange between sites included, by the most layers of a stage."""
-        c, most = self.column, np.arange(1, self.column.strategy.problem.layers + 1)
-        over = {"pipeline": c.p, "virtual_stages": c.v, "layers": most}
-        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, **over)
+        most = np.arange(1, self.column.strategy.problem.layers + 1)
+        between = step_prediction.between_sites_seconds(self.pipeline, self.conditions.fibre, self.counts, most)
         return list((self._alone | {"between_sites": np.broadcast_to(between, most.shape)}).values())
 
     def once(self, chunk: float, most: int) -> float:
@@ -257,8 +253,7 @@ class Stages:
         return sum((float(part[most - 1]) for part in self._tails), start=float(self._filling(chunk)))
 
     def _filling(self, chunk: Num) -> Num:
-        order, stage = self.column.strategy.order, chunk * self.column.v
-        return pipeline_bubble_seconds(self.sharded, order, self.counts, stage, self.send)
+        return pipeline_bubble_seconds(self.sharded, self.counts, chunk * self.column.v, self.send)
 
     @cached_property
     def _steps(self) -> tuple[Floats, Any]:
@@ -370,7 +365,7 @@ class Stages:
         for stages in copy(self._alike):
             cutoff = self.cutoff if best is None else best.seconds
             if stages.each > 0:
-                own = stages.pipeline, stages.sharded, v, layers, schedule.recomputed_alike(layers, v, stages.each)
+                own = stages.sharded, v, layers, schedule.recomputed_alike(layers, v, stages.each)
                 stage = float(step_prediction.stage_seconds(*own, stages.send))
                 stage -= max(0.0, -stages.pipeline.first_excess_seconds)
                 once = stages.once(float(step_prediction.chunk_seconds(*own)), layers)
@@ -491,11 +486,10 @@ def patterns_of(stages: Stages) -> Patterns:
         alike = step_prediction.alike_stages(x, c.p)
         for i in np.unique(alike).tolist():
             for k in np.flatnonzero(in_time[alike == i].any(axis=0)).tolist():
-                wait[alike == i, k] = step_prediction.excess_seconds(
-                    x, stages.sharded, stages.counts, *table[k].tolist(), stage=i
-                )
+                own = stages.sharded, stages.counts, *table[k].tolist()
+                wait[alike == i, k] = step_prediction.excess_seconds(*own, stage=i)
         seconds = seconds + wait
-    chunks = step_prediction.chunk_seconds(x, stages.sharded, c.v, layers, repeats)[0]
+    chunks = step_prediction.chunk_seconds(stages.sharded, c.v, layers, repeats)[0]
     return Patterns(stages=stages, table=table, fits=fits, seconds=seconds, chunks=chunks)
 
 

@@ -43,6 +43,11 @@ class Calendar:
         return CheckpointedJob(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
 
     @cached_property
+    def _gone(self) -> float:
+        """Bound the replicas that are gone at any time, for each GPU of one."""
+        return recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
+
+    @cached_property
     def _tables(self) -> tuple[Floats, ...]:
         """Tabulate the least stretch by stops, by steps of GPUs: of all steps from each on, then by way to go on.
 
@@ -90,9 +95,7 @@ class Calendar:
         per_gpu, own = (np.minimum(x[at] / gpus, y[at]) for x, y in zip((whole, elastic), before, strict=True))
         # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
         # a step, E - 1 may be stalls, and they add least where the stalls are largest.
-        # `gone`: replicas that are gone at any time, for each GPU of one.
-        gone = recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
-        away = np.maximum(inverse_share_there(replica_gpus * gone, elastic[at] - 1) * ROUNDING - 1, 0.0)
+        away = np.maximum(inverse_share_there(replica_gpus * self._gone, elastic[at] - 1) * ROUNDING - 1, 0.0)
         least = np.maximum(np.minimum(per_gpu, own + away / gpus), stretch / ends)
         return np.min(each * replica_gpus * least + once * stretch, axis=0)
 

@@ -98,20 +98,14 @@ class JointProblem:
         """Whether a framework rule has the space's stages recompute as many layers each, none pinned."""
         return self.rules.recompute != "free" and self.pin("recomputed_layers_per_stage") is None
 
-    @property
-    def stage_layers(self) -> list[int] | None:
-        """Pinned layers of each stage in the declared space; None where they are free."""
-        layers: list[int] | None = self.pin("layers_per_stage")
-        return layers
-
     def expert_group(self, shape: LayerShape) -> int:
         """Return the GPUs that a rule of the declared space has divide a stage's at all replicas; 1 if none."""
         return shape.expert_parallel if self.rules.whole_expert_groups else 1
 
     def layers_of(self, stages: int) -> list[int] | None:
         """Return the layers of each stage in the declared space if pinned, or all alike by a rule; else None."""
-        even = self.rules.even_stages and self.stage_layers is None
-        return [self.layers // stages] * stages if even else self.stage_layers
+        pinned: list[int] | None = self.pin("layers_per_stage")
+        return [self.layers // stages] * stages if self.rules.even_stages and pinned is None else pinned
 
     @property
     def zero_stages(self) -> list[int]:
@@ -128,11 +122,11 @@ class JointProblem:
 
     def options(self, name: str, free: Iterable[Any]) -> list[Any]:
         """Return the values of a choice of the layout that pins leave of the free ones in the declared space."""
-        wanted = self.pin(name)
-        if name == "pipeline_parallel" and self.stage_layers is not None:
-            free = [p for p in free if p == len(self.stage_layers)]
-        if name == "virtual_stages" and self.stage_layers is not None:
-            free = [v for v in free if v <= min(self.stage_layers)]
+        wanted, layers = self.pin(name), self.pin("layers_per_stage")  # of each stage
+        if name == "pipeline_parallel" and layers is not None:
+            free = [p for p in free if p == len(layers)]
+        if name == "virtual_stages" and layers is not None:
+            free = [v for v in free if v <= min(layers)]
         return [x for x in free if wanted in (None, x)]
 
 
@@ -177,8 +171,8 @@ def _refuse_pins(problem: JointProblem) -> None:
         remedy = "pin layout.data_parallel, and racks by sites.racks.<site>"
         raise InputError(f"pins['layout.data_parallel_by_site']: {shared}; {remedy}")
     _refuse_stages(problem)
-    stages, stripes = problem.pin("pipeline_parallel"), problem.instance.pins.get("placement.stripes")
-    most = len(problem.stage_layers) if problem.stage_layers is not None else stages or problem.layers
+    stripes, layers = problem.instance.pins.get("placement.stripes"), problem.pin("layers_per_stage")
+    most = len(layers) if layers is not None else problem.pin("pipeline_parallel") or problem.layers
     if stripes is not None and stripes > most:
         why = f"pins.layout gives {most} stages" if most < problem.layers else f"the model has {most} layers"
         why = f"a pipeline is cut into as many stripes as it has stages at most, and {why}"
@@ -204,7 +198,7 @@ def _rules_remedy(problem: JointProblem) -> str:
 
 
 def _refuse_stages(problem: JointProblem) -> None:
-    layers, recomputed = problem.stage_layers, problem.pin("recomputed_layers_per_stage")
+    layers, recomputed = problem.pin("layers_per_stage"), problem.pin("recomputed_layers_per_stage")
     stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
     path, software = "pins['layout.layers_per_stage']", problem.machine.software
     if layers is not None:
@@ -280,18 +274,6 @@ class StrategyRows(ArrayTable):
     racks: Ints  # of a block
     rails: Ints  # of a block
 
-    def __len__(self) -> int:
-        return len(self.p)
-
-    def part(self, which: Any) -> "StrategyRows":
-        """Return some of the rows of a strategy's pipelines."""
-        # Spelled out, since a search takes parts more often than anything else.
-        counts = self.p[which], self.v[which], self.d[which], self.m[which]
-        block = self.stage_racks[which], self.block_replicas[which], self.racks[which], self.rails[which]
-        return StrategyRows(*counts, self.replicas_per_rack[which], *block)
-
-    __getitem__ = part
-
     def blocks(self) -> Ints:
         """Count the blocks that hold the replicas of each row of a strategy's pipelines."""
         return -(-self.d // self.block_replicas)
@@ -348,7 +330,12 @@ class Strategy:
         packing = problem.pin("replicas_per_rack"), problem.pin("stages_per_rack")
         where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual, packing)
         every = _pipelines(*s.degrees, self.packed, self.order == "1f1b", where)
-        own = _alternates(problem, s, self.recomputes, every.p, every.v)
+        alike = s.experts_overlap or dict(_recomputations(problem))[s.recompute] != "some"
+        if not limits_expert_overlap(problem.machine, s) or not alike:
+            return every
+        # Those that let the experts' exchange overlap, or the others (`ways_to_cut`).
+        own = may_overlap_experts(every.p, every.v)
+        own = own if s.experts_overlap or self.recomputes == "some" else ~own
         return every if own.all() else every.part(np.flatnonzero(own))
 
 
@@ -443,7 +430,7 @@ def _expert_degrees(problem: JointProblem) -> list[int]:
 
 def _stage_counts(problem: JointProblem, parallelism: Parallelism = "pipeline") -> list[int]:
     """List the numbers of stages of a pipeline, or of virtual stages, in the declared space: up to the layers."""
-    even = parallelism == "pipeline" and problem.rules.even_stages and problem.stage_layers is None
+    even = parallelism == "pipeline" and problem.rules.even_stages and problem.pin("layers_per_stage") is None
     every = range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
     return [p for p in every if not even or problem.layers % p == 0]
 
@@ -497,22 +484,10 @@ def ways_to_cut(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
                     yield shape, recomputes
                     continue
                 # The experts' exchange overlaps in some layouts only: with no layer recomputed it overlaps under some
-                # pipelines; with some it does not; under the other pipelines it never does (`_alternates`).
+                # pipelines; with some it does not; under the other pipelines it never does (`Strategy.pipelines`).
                 exposed = replace(shape, experts_overlap=False)
                 if recomputes != "some":
                     yield shape, "none"
                     yield exposed, recomputes
                 if recomputes != "none":
                     yield exposed, "some"
-
-
-def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: Ints, v: Ints) -> Flags:
-    """Return which pipelines a strategy has: all, those that let the experts' exchange overlap, or the others."""
-    overlap: Flags = may_overlap_experts(p, v)
-    if not limits_expert_overlap(problem.machine, shape):
-        return np.ones_like(overlap)
-    if shape.experts_overlap:
-        return overlap
-    if dict(_recomputations(problem))[shape.recompute] == "some":
-        return np.ones_like(overlap)
-    return overlap if recomputes == "some" else ~overlap

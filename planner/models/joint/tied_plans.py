@@ -5,20 +5,22 @@ whole under one leaf; the simplest layout on one design of fabric at all sites.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from planner.instance.framework_rules import FREE
+from planner.instance.instance import TOLERANCE, Instance
 from planner.models.fabric.site_traffic import leaf_local_shares
-from planner.models.joint.joint_world import JointPlan, World
+from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
-from planner.models.joint.solve_joint import least_capital_plan
-from planner.models.joint.stage_split import Column, Stages
-from planner.plan.certificate import EndName
+from planner.models.joint.solve_joint import Solving, least_capital_plan
+from planner.models.joint.stage_split import Column
+from planner.physics.training.layer_time import days_of
+from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
+from planner.plan.plan_sections import in_short
+from planner.solvers.progress import Progress, notes, report, start
 
 MORE = 1e-9  # share: more than a share that is known, or than rounding
 
@@ -49,6 +51,109 @@ class Ends:
         return tuple(end.plan for end in (*self.by_name.values(), self.simpler) if end is not None)
 
 
+def ended_by_choice(
+    instance: Instance, solution: JointSolution, solving: Solving, *, seek_others: bool = True
+) -> tuple[JointSolution, dict[str, Any]]:
+    """Return the plan that the ends of the choice leave of nearly as fast ones, and what the objective says of others.
+
+    These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
+    as fast is named. None of them is faster than the fastest.
+    """
+    progress, cache, gap = solving.progress, solving.cache, solving.options.gap or 0.0
+    report(progress, "", solution.days, solution.lower_bound)
+    best = solution.plan
+    if best is None or solution.stopped != "proved" or not _others_asked(instance, seek_others=seek_others):
+        return solution, {}
+    search, cache.search = cache.search, None
+    if search is not None and search.goal.incumbent is not best:
+        search = None
+    world = solving.world(instance)
+    while True:
+        days, bound, latest = solution.days or math.inf, solution.lower_bound, instance.limits.deadline_days or math.inf
+        proven = bound is not None and bound >= days * (1 - EPS)
+        if gap and bound is not None:
+            latest = min(latest, bound / (1 - gap))
+        most = max(0.0, latest / days - 1)  # share of the fewest days that gap and deadline leave to be given up
+        kept = None if search is None or proven else search.copy()
+        chosen, more, seen = _choice(world, best, most, solving, search, proven=proven)
+        fastest = min(seen, key=lambda plan: plan.seconds, default=best)
+        if fastest.seconds >= best.seconds * (1 - EPS):
+            return replace(solution, plan=chosen, days=days_of(world.problem.instance, chosen.seconds)), more
+        # Within a gap a plan of an end may be faster than the fastest so far: it is that, and the ends begin from it.
+        best, solution = fastest, replace(solution, plan=fastest, days=days_of(world.problem.instance, fastest.seconds))
+        report(progress, "", solution.days, solution.lower_bound)
+        search = kept
+
+
+def _choice(
+    world: World, best: JointPlan, most: float, solving: Solving, search: Loop | None, *, proven: bool
+) -> tuple[JointPlan, dict[str, Any], tuple[JointPlan, ...]]:
+    """Return the plan that the choice's ends leave, slower by at most `most`, the objective's fields, all plans."""
+    instance, progress = world.problem.instance, solving.progress
+    goal, indifferent = instance.objective, instance.objective.indifference > instance.objective.tolerance
+    simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
+    alone = instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE)
+    alone = alone and not indifferent  # a layout, of which every plan costs the same
+    if alone and not goal.tolerance:
+        return best, {}, ()
+    start(progress, "a simpler layout" if alone else "a cheaper plan")
+    chosen, more = best, dict[str, Any]()
+    plans: tuple[JointPlan, ...]
+    if alone:
+        left = None if search is None else search.copy()
+        simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
+        plans, other = (simplest.plan,), None if simplest.plan is best else simplest
+    elif goal.tolerance or indifferent:
+        within = min(goal.tolerance, most)
+        found = ends_within(
+            world, best, within, simpler=simpler, indifferent=indifferent, search=search, progress=notes(progress)
+        )
+        by_name: dict[EndName, End] = {"goal": End(plan=best, proven=proven), **found.by_name}
+        ends, local = list[ChoiceEnd](), local_share(found.plan)
+        for name, end in by_name.items():
+            days, usd = days_of(instance, end.plan.seconds), end.plan.capital_usd
+            values = {"goal": days, "capital": usd, "leaf_local": local, "simplest": simplicity(end.plan)[1]}
+            ends.append(
+                ChoiceEnd(name=name, value=values[name], days_to_train=days, capital_usd=usd, proven=end.proven)
+            )
+        chosen, plans, other, more["ends"] = found.plan, found.plans, found.simpler, tuple(ends)
+    else:
+        almost = best.seconds * (1 + ALMOST_AS_FAST)
+        cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))
+        if cheap.plan is None or cheap.usd is None or cheap.usd > best.capital_usd - CENTS:
+            return best, {}, ()
+        racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
+        more["cheaper"] = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.usd, racks=racks)
+        plans, other = (cheap.plan,), None
+    if other is not None:
+        plan, column = other.plan, other.plan.column
+        more["simplest"] = SimplerPlan(
+            days_to_train=days_of(instance, plan.seconds),
+            loss=plan.seconds / best.seconds - 1,
+            capital_usd=plan.capital_usd,
+            layout=in_short((*column.strategy.shape.degrees, column.p, column.d), column.v),
+            layers_per_stage=plan.split.layers,
+            recomputed_layers=sum(plan.split.recomputed),
+            proven=other.proven,
+        )
+    return chosen, more, plans
+
+
+def kept_within(instance: Instance, *, seek_others: bool = True) -> float:
+    """Return the share of the fewest days by which plans may be slower that the search keeps for the choice's ends."""
+    goal = instance.objective
+    if goal.minimize != "days_to_train" or not _others_asked(instance, seek_others=seek_others):
+        return 0.0
+    return max(goal.tolerance, goal.indifference, SIMPLER_WITHIN if goal.tolerance else 0.0)
+
+
+def _others_asked(instance: Instance, *, seek_others: bool) -> bool:
+    """Return whether plans other than the fastest are sought: at the user's tolerance, or without a WAN gateway."""
+    network, goal = instance.network, instance.objective
+    own = goal.tolerance not in (0.0, TOLERANCE) or goal.indifference > goal.tolerance
+    return own or (seek_others and not (network is not None and network.wan_gateway))
+
+
 def ends_within(
     world: World,
     best: JointPlan,
@@ -56,7 +161,7 @@ def ends_within(
     *,
     simpler: float = 0.0,
     indifferent: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda _: None,
     search: Loop | None = None,
 ) -> Ends:
     """Return the plans that the criteria between ties leave, within a share of the fewest days and least capital.
@@ -80,9 +185,8 @@ def ends_within(
         if local is not None:
             plan, least, ends["leaf_local"] = local.plan, local_share(local.plan), local
         ranked: dict[str, Any] = {"rank": simplicity, "least_rank": least_simplicity, "best": simplicity(plan)}
-        simple, proven = t.least(least, **ranked, first=plan.column)
-        plan = simple or plan
-        ends["simplest"] = End(plan=plan, proven=proven)
+        ends["simplest"] = t.least(plan, least, **ranked, first=plan.column)
+        plan = ends["simplest"].plan
     if simpler <= share:
         return Ends(by_name=ends)
     simplest = simplest_within(world, plan, best.seconds * (1 + simpler), left, by_designs=indifferent)
@@ -100,14 +204,14 @@ def simplest_within(
     the nodes of a search that kept all plans within these seconds.
     """
     first = 0 if by_designs else 1
-    found, proven = _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
+    return _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
+        plan,
         rank=lambda x: simplicity(x)[first:],
         least_rank=lambda x: least_simplicity(x)[first:],
         best=simplicity(plan)[first:],
         most_shapes=60,
         most_nodes=20_000,
     )
-    return End(plan=found or plan, proven=proven)
 
 
 @dataclass(kw_only=True)
@@ -129,18 +233,17 @@ class _Ties:
             if at >= 1:
                 return End(plan=plan, proven=True)
             ranked = {"rank": lambda _: (0.0,), "least_rank": lambda _: (0.0,), "best": (1.0,), "enough": (0.0,)}
-            found, proven = self.least(asked, **ranked, first=plan.column)
-            if found is not None:
-                plan, at = found, local_share(found)
-                asked = 1.0
-            elif asked < 1 or not proven:
-                return End(plan=plan, proven=proven)
+            found = self.least(plan, asked, **ranked, first=plan.column)
+            if found.plan is not plan:
+                plan, at, asked = found.plan, local_share(found.plan), 1.0
+            elif asked < 1 or not found.proven:
+                return found
             else:
                 asked = at + MORE
         return End(plan=plan, proven=False)
 
-    def least(self, local: float = 0.0, **ranked: Any) -> tuple[JointPlan | None, bool]:
-        """Return the tied plan of least rank, if any is below the best, and whether that is proven.
+    def least(self, plan: JointPlan, local: float = 0.0, **ranked: Any) -> End:
+        """Return the tied plan of least rank, or one at hand if none is below the best, and whether that is proven.
 
         `local`: the least share of all-reduce groups under one leaf that it may have.
         """
@@ -154,21 +257,8 @@ class _Ties:
         if left is not None and goal.chosen is None:
             # What has no fabric of such a share may have one of less, which is asked for next.
             self.loop = left
-        return goal.chosen, stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
-
-
-def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
-    """Return the share by which framework rules lengthen a plan's step, and the plan freed of them; None if by none."""
-    s, c = plan.column.strategy, plan.column
-    if s.problem.rules is FREE:
-        return None
-    column = replace(c, strategy=replace(s, problem=s.problem.freed))
-    own = plan.split.seconds * c.sequences
-    found = Stages(column=column, conditions=plan.conditions, cutoff=own * (1 - MORE)).fastest()
-    if found is None:
-        return None
-    faster = replace(plan, column=column, split=replace(found, seconds=found.seconds / c.sequences))
-    return own / found.seconds - 1, faster
+        proven = stopped == "proved" and not goal.ended and not math.isfinite(world.unproven.usd)
+        return End(plan=goal.chosen or plan, proven=proven)
 
 
 def local_share(plan: JointPlan) -> float:
@@ -186,7 +276,7 @@ def simplicity(plan: JointPlan) -> Rank:
     By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
     """
     _, kinds, _, v, p, _ = least_simplicity(plan.column)
-    designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
+    designs = {(t.models[0].name, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
     return (max(1, len(designs)), kinds, len(set(plan.split.layers)) > 1, v, p, sum(plan.split.recomputed))
 
 

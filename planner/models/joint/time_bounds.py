@@ -62,17 +62,17 @@ def terms(s: Strategy, zero: int | None, rows: StrategyRows, c: RowConditions) -
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
     send = np.where(rows.racks == rows.stage_racks, within.send(c.send, p), x.send(c.send, p))
-    stage = step_prediction.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
+    stage = step_prediction.stage_seconds(sharded, v, even, recompute, send) + np.where(p == 1, x.ends, 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
-    counts, chunk = schedule.PipelineCounts(p, v, m), step_prediction.chunk_seconds(x, sharded, v, most, recompute)
+    counts, chunk = schedule.PipelineCounts(p, v, m), step_prediction.chunk_seconds(sharded, v, most, recompute)
     wait: Any = 0.0
     if zero is None:
-        once = pipeline_bubble_seconds(sharded, x.order, counts, chunk * v, send) + software.step_seconds
+        once = pipeline_bubble_seconds(sharded, counts, chunk * v, send) + software.step_seconds
     else:
         wait = schedule.min_excess_seconds(counts, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
         # Either the largest stage waits, or the slowest one is slower: not both of every split.
         wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
-        parts = step_prediction.once_parts(x, sharded, c.fibre, counts, group, most, chunk, send, alone=True)
+        parts = step_prediction.once_parts(sharded, c.fibre, counts, most, chunk, send, alone=True)
         once = sum(parts.values())
     each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
     return Terms(each, *(np.asarray(y + 0 * each, dtype=np.float64) for y in (wait, once, sharded.layer_seconds)))

@@ -202,10 +202,16 @@ def solve_in_one_tree(
             solutions[at] = replace(solution, values=values, bounds=lower, analytic=analytic)
     best = min(solutions, key=lambda index: (solutions[index].values, index))
     every = list(solutions.values())
-    bounds = over_all(solutions[best].values, [(solution.values, solution.bounds) for solution in every])
+    # Each level is bounded by the trees that may tie in all levels before. One that is not proven at a level, or may
+    # be better there than is known, bounds no later level.
+    bounds, alive, open_ended = list[int](), every, False
+    for level, value in enumerate(solutions[best].values):
+        bounds.append(0 if open_ended else min((solution.bounds[level] for solution in alive), default=value))
+        alive = [solution for solution in alive if solution.bounds[level] <= value]
+        open_ended = open_ended or any(solution.values[level] != solution.bounds[level] for solution in alive)
     merged = replace(
         solutions[best],
-        bounds=bounds,
+        bounds=tuple(bounds),
         analytic=tuple(map(min, solutions[best].analytic, bounds)),
         min_split=min(solution.min_split for solution in every),
         deadline=deadline,
@@ -214,19 +220,6 @@ def solve_in_one_tree(
         interrupted=any(solution.interrupted for solution in every),
     )
     return best, merged.outcome()
-
-
-def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[int, ...]:
-    """Bound each level of a placement over trees of (values, bounds): by those that may tie in all levels before.
-
-    A tree that is not proven at a level, or may be better there than is known, bounds no later level.
-    """
-    bounds, alive, open_ended = list[int](), list(trees), False
-    for level, value in enumerate(best):
-        bounds.append(0 if open_ended else min((bounds[level] for _, bounds in alive), default=value))
-        alive = [(values, bounds) for values, bounds in alive if bounds[level] <= value]
-        open_ended = open_ended or any(values[level] != bounds[level] for values, bounds in alive)
-    return tuple(bounds)
 
 
 def rank(

@@ -46,7 +46,14 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     taken = _nearest(leaves, groups)
     solution = Solution(taken, cost(leaves, groups, taken), (split, extra, across), LEVELS, deadline=deadline)
     if not solution.proven(LEVELS - 1):
-        kept = _kept(leaves, groups, need)
+        # A best repair uses leaves of the groups' own, and of the others of a class as many as units are missing.
+        own, kept = {i for group in groups for i in group.stays if leaves[i].free}, list[int]()
+        classes: Counter[tuple[int, int]] = Counter()
+        for i, leaf in enumerate(leaves):
+            at = (leaf.pod, min(leaf.free, need))
+            if i in own or (leaf.free and classes[at] < need):
+                classes[at] += i not in own
+                kept.append(i)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
             from planner.models.placement.placement_levels import improve
 
@@ -88,19 +95,6 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken
             serve(g, i)
             pods.add(leaves[i].pod)
     return dict(taken)
-
-
-def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) -> list[int]:
-    """Return the leaves that a best repair can use: own ones, and as many others of a class as units are missing."""
-    own = {i for group in groups for i in group.stays if leaves[i].free}
-    classes: Counter[tuple[int, int]] = Counter()
-    kept = []
-    for i, leaf in enumerate(leaves):
-        at = (leaf.pod, min(leaf.free, need))
-        if i in own or (leaf.free and classes[at] < need):
-            classes[at] += i not in own
-            kept.append(i)
-    return kept
 
 
 def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> "LevelModel":
@@ -212,11 +206,6 @@ class LeafLoad:
     fixed: int
     pieces: tuple[int, ...]
 
-    @property
-    def free(self) -> int:
-        """Count the nodes of the leaf that are free before any move."""
-        return self.size - self.fixed - sum(self.pieces)
-
 
 def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[dict[tuple[int, int], int]]:
     """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them.
@@ -244,7 +233,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
     for s in sizes:
         after = sum(variable for (_, other), variable in end.items() if other == s)
         model.add(after == sum(count for (_, other), count in now.items() if other == s))
-    empty_now = sum(leaf.free == leaf.size > 0 for leaf in leaves)
+    empty_now = sum(leaf.size > 0 and not leaf.fixed and not leaf.pieces for leaf in leaves)
     model.add(sum(empty.values()) >= empty_now + wanted).with_name("free_the_leaves")
     moved = []
     for (i, s), count in now.items():
@@ -264,7 +253,7 @@ def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[
 
     Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
     """
-    free = [leaf.free for leaf in leaves]
+    free = [leaf.size - leaf.fixed - sum(leaf.pieces) for leaf in leaves]
     at = [leaf for leaf, _ in pieces]
     waiting, steps, detours = dict(targets), list[Step](), set[int]()
 

@@ -22,7 +22,7 @@ from ortools.sat.python import cp_model
 
 from planner.models import Options
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, measure
-from planner.solvers.outcome import Outcome, Stop, Values
+from planner.solvers.outcome import Stop, Values
 from planner.solvers.registry import linear_runner
 
 Expr = cp_model.LinearExprT
@@ -267,7 +267,10 @@ def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
                 spanning.append((items, used))
             else:
                 split.extend(split_chain(sizes, items, holes))
-        rest = exchange.rest()
+        # The leaves that no chain has taken, by hole, those of each pod together.
+        rest, order = dict[int, list[int]](), {pod: at for at, pod in enumerate(exchange.rooms)}
+        for i in sorted(exchange.hole, key=lambda i: (order[flows.q.leaves[i].pod], i)):
+            rest.setdefault(exchange.hole[i], []).append(i)
         for items, used in spanning:
             split.extend(split_chain(sizes, items, sorted((rest[hole].pop(0), hole) for hole in used.elements())))
     shares: dict[tuple[int, int], list[Split]] = {}  # that chains send up
@@ -325,13 +328,6 @@ class Exchange:
                 pieces.append((i, hole))
             return pieces
         return None
-
-    def rest(self) -> dict[int, list[int]]:
-        """Return the leaves that no chain of split groups has taken, by hole, those of each pod together."""
-        rest, order = dict[int, list[int]](), {pod: at for at, pod in enumerate(self.rooms)}
-        for i in sorted(self.hole, key=lambda i: (order[self.q.leaves[i].pod], i)):
-            rest.setdefault(self.hole[i], []).append(i)
-        return rest
 
 
 def _free_of(holes: Sequence[int], left: Counter[int], having: Counter[Piece]) -> list[int] | None:
@@ -466,7 +462,13 @@ def improve(solution: Solution[Any], options: Options, model_of: Callable[[int],
                     packing, values = search.read(outcome.solution)
                     if values < solution.values:
                         solution.packing, solution.values = packing, values
-                proofs.append(_proven(outcome, value if exclude else None))
+                # A run that failed proves nothing. Nor does an infeasible one that excluded none, as its rows admit the
+                # incumbent. Else a bound proves the whole number above it, up to what was excluded.
+                if outcome.stop is Stop.FAILED or outcome.infeasible:
+                    proofs.append(value if exclude and outcome.stop is not Stop.FAILED else 0)
+                else:
+                    proven = math.ceil((outcome.bound or 0.0) - ROUNDING)
+                    proofs.append(min(proven, value) if exclude else proven)
             else:
                 lower = solution.bounds
                 solution.bounds = (*lower[:level], max(lower[level], min(proofs)), *lower[level + 1 :])
@@ -502,14 +504,3 @@ def level_model(problem: PlacementProblem, solution: Solution[Packing], level: i
     # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
     tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
     return LevelModel(model=flows.model, goals=levels(flows), read=read, usual="highs" if tight else "cpsat")
-
-
-def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
-    """Return the whole number that a run proves as a level's bound, where it searched below `excluded` alone."""
-    # A run that failed proves nothing. Nor does an infeasible one that excluded none: its rows admit the incumbent.
-    if outcome.stop is Stop.FAILED:
-        return 0
-    if outcome.infeasible:
-        return excluded or 0
-    bound = math.ceil((outcome.bound or 0.0) - ROUNDING)
-    return bound if excluded is None else min(bound, excluded)

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from planner.instance.grid import Grid, Line, NewLine
-from planner.physics.site.grid import Floats, Integers, PowerNetwork, lost_share, normal_share
+from planner.physics import Floats, Ints
+from planner.physics.site.grid import PowerNetwork, lost_share, normal_share
 from planner.solvers.highs import LazyRow
 
 TOLERANCE = 1e-7  # of a rating; the checker allows ten times as much
@@ -96,7 +97,7 @@ class DcNetwork:
     def __post_init__(self) -> None:
         nodes = sorted(self.grid.nodes, key=lambda node: node.id)
         self.nodes = {node.id: i for i, node in enumerate(nodes)}
-        self.site_nodes: Integers = np.asarray([self.nodes[site] for site in self.candidates], dtype=np.int64)
+        self.site_nodes: Ints = np.asarray([self.nodes[site] for site in self.candidates], dtype=np.int64)
         # By node: generation in MW that its plants can spare, its share lost with the largest unit, load without sites.
         self.available_mw: Floats = np.asarray([node.generation_mw for node in nodes])
         self.unit_share: Floats = np.asarray([lost_share(node) for node in nodes])
@@ -108,7 +109,7 @@ class DcNetwork:
         to_build = [(line, j) for line in self.buildable for j in range(line.max_circuits)]
         self.circuits_to_build = [(line.id, j) for line, j in to_build]
         ends_of = [(self.nodes[line.a], self.nodes[line.b]) for line, _ in to_build]
-        self.ends: Integers = np.array(ends_of, dtype=np.int64).reshape(-1, 2)
+        self.ends: Ints = np.array(ends_of, dtype=np.int64).reshape(-1, 2)
         sites, new = len(self.candidates), len(to_build)
         kinds = "generated", "modules", "open", "installed", "flow", "extra"
         ends = [0, *accumulate((len(nodes), sites, sites, new, new, sites))]
@@ -199,7 +200,7 @@ class Batch:
     """A batch of contingencies for lazy rows: after j, flow l is flow[l] + factor[l, j] · source[j]."""
 
     unit: bool
-    lost: Integers  # the corridor whose flow, or the node whose generation, is the source
+    lost: Ints  # the corridor whose flow, or the node whose generation, is the source
     factor: Floats
 
 
@@ -230,7 +231,7 @@ class Contingencies:
         others = self.island_mw[net.island] - lost_mw
         self.others_mw: Floats = np.where(others > 1e-9, others, 0.0)
 
-    def split_by(self, line: int) -> tuple[Integers, Integers, Floats]:
+    def split_by(self, line: int) -> tuple[Ints, Ints, Floats]:
         """Return the nodes on each side of a bridge, whose loss splits an island, and the load in MW that goes dark."""
         net, dark_mw = self.topology.network, np.zeros(self.topology.network.nodes)
         side = net.bridges[line]
@@ -427,6 +428,16 @@ class LazyRows:
         """Return the lazy rows of all cuts that this site split has met before, of the rules in force."""
         self.forget()
         return self._rows([[x for x in year.pool.values() if x.rule in self.rules] for year in self.networks])
+
+    @property
+    def space(self) -> dict[str, int]:
+        """Count the rounds, cuts and outages of the search for lazy rows of the split's DC networks, over all years."""
+        rules = Counter(cut.rule for network in self.networks for cut in network.pool.values())
+        effort = self.networks[0].effort
+        space = {"rounds": effort["rounds"], "rating_cuts": rules["rating"]}
+        if "security" in self.rules:
+            space |= {"outages": effort["outages"], "outage_cuts": rules["security"]}
+        return space
 
     def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return lazy rows for a point's violations; those of N-1 once few ratings are violated, and not if `quick`."""

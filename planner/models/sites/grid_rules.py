@@ -60,12 +60,11 @@ def power_balance(model: Any, data: SplitData, max_load_mw: float, *, bounded: b
             terms[end].append(model.circuit_flow[key])
     drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
     islands = [i for i, parts in enumerate(terms) if parts or abs(drawn[i]) > 1e-9]
-
-    def island_row(_: Any, i: int) -> Any:
-        # Load in an island that nothing can feed, or feed that nothing can take, leaves no split at all.
-        return pyo.quicksum(terms[i]) == float(drawn[i]) if terms[i] else pyo.Constraint.Infeasible
-
-    model.island_balance = pyo.Constraint(islands, rule=island_row)
+    # Load in an island that nothing can feed, or feed that nothing can take, leaves no split at all.
+    none = pyo.Constraint.Infeasible
+    model.island_balance = pyo.Constraint(
+        islands, rule=lambda _, i: pyo.quicksum(terms[i]) == float(drawn[i]) if terms[i] else none
+    )
 
 
 def new_circuits(model: Any, data: SplitData, network: DcNetwork) -> None:

@@ -92,9 +92,7 @@ def pins(model: Any, data: SplitData) -> None:
 
 
 def _pins_sentence(data: SplitData) -> str:
-    pinned = {f"sites.racks.{site}": racks for site, racks in data.pins.racks_by_site.items()}
-    totals = ("sites.racks", data.pins.racks), ("sites.max_sites", data.pins.max_sites)
-    pinned |= {path: value for path, value in totals if value is not None}
+    pinned = {path: value for path, value in data.instance.pins.items() if path.startswith("sites.")}
     odd = any(value % data.module_racks for path, value in pinned.items() if path.startswith("sites.racks"))
     values = ", ".join(f"{path}={value}" for path, value in sorted(pinned.items()))
     return f"pins fix {values}" + (f"; racks come in modules of {data.module_racks}" if odd else "")
@@ -398,11 +396,10 @@ def wan_capacity(model: Any, data: SplitData) -> None:
     apart = sorted(data.disconnected)
     model.wan_disconnected = pyo.Constraint(apart, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
     refused = sorted(sorted(sites) for sites in data.request.refused)
-
-    def another_set(model: Any, i: int) -> Any:
-        return sum(1 - model.open[site] if site in refused[i] else model.open[site] for site in data.candidates) >= 1
-
-    model.wan_refused = pyo.Constraint(range(len(refused)), rule=another_set)
+    model.wan_refused = pyo.Constraint(
+        range(len(refused)),
+        rule=lambda m, i: sum(1 - m.open[s] if s in refused[i] else m.open[s] for s in data.candidates) >= 1,
+    )
 
 
 def _wan_capacity_sentence(data: SplitData) -> str:

@@ -4,7 +4,6 @@ A scenario is the split's data with other headroom, generation and prices, state
 split runs whole in each. Expected: a site may run less in a scenario, at the price of the curtailed work.
 """
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +17,7 @@ from planner.instance.hardware import Hardware
 from planner.instance.instance import RACKS_AT, Instance
 from planner.instance.network import Wan
 from planner.models import SitesRequest
-from planner.models.sites.dc_network import N1_RULES, DcNetwork
+from planner.models.sites.dc_network import DcNetwork
 from planner.physics.site import cost, wan
 
 Pair = tuple[str, str]
@@ -64,6 +63,11 @@ class SplitData:
         return cost.facility_mw(self.hardware, self.module_racks)
 
     @property
+    def counts_power(self) -> bool:
+        """Whether the power of a site's fabric is load of the split in addition to that of the racks."""
+        return self.instance.network is not None and not self.hardware.overhead_includes_fabric
+
+    @property
     def new_circuits(self) -> dict[str, int]:
         """Return the most circuits that can be built in each corridor of the split's grid."""
         return {name: line.max_circuits for name, line in self.corridors.items() if isinstance(line, NewLine)}
@@ -95,6 +99,11 @@ class SplitData:
         prices, overhead = self.grid.prices, self.hardware.facility_overhead_factor
         return (prices.building_usd_per_it_mw / overhead + prices.interconnection_usd_per_mw) / 1e6
 
+    @property
+    def joinable(self) -> list[Pair]:
+        """List the pairs of candidate sites that fibre of the split can join."""
+        return [pair for pair in self.pairs if pair not in self.disconnected]
+
     def rtt_ms(self, pair: Pair) -> float:
         """Return the round trip in ms between two sites of the split."""
         return wan.rtt_ms(self.wan, self.pairs[pair])
@@ -111,7 +120,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
                 remedy = 'give it, set "site": false, or choose the reading "capacity_n1"'
                 need = f"missing for {node.id!r}; the explicit interconnect rule needs it"
                 raise InputError(f"grid.nodes[{i}].interconnect_mw: {need}: {remedy}")
-    candidates = _candidates(grid)
+    candidates = {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
     lines: list[Line | NewLine] = [*grid.lines, *grid.new_lines]
     corridors = {line.id: line for line in sorted(lines, key=lambda line: line.id)}
     graph = nx.MultiGraph()
@@ -144,10 +153,6 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     return replace(data, scenarios={scenario.name: _in_scenario(data, scenario) for scenario in by_name})
 
 
-def _candidates(grid: Grid) -> dict[str, PowerNode]:
-    return {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
-
-
 def _in_scenario(data: SplitData, scenario: Scenario) -> SplitData:
     """Return the split's data with a grid scenario's figures in place of the grid's; its cuts are its own."""
     areas = {
@@ -158,10 +163,11 @@ def _in_scenario(data: SplitData, scenario: Scenario) -> SplitData:
         for area in data.authorities.values()
     }
     feed = scenario.generation_mw
-    nodes = tuple(node.replaced(generation_mw=feed.get(node.id, node.generation_mw)) for node in data.grid.nodes)
-    grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=nodes, scenarios=())
+    nodes = {x.id: x.replaced(generation_mw=feed.get(x.id, x.generation_mw)) for x in data.grid.nodes}
+    grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=tuple(nodes.values()), scenarios=())
+    candidates = {site: nodes[site] for site in data.candidates}
     network = None if data.network is None else replace(data.network, grid=grid, pool={}, contingencies={})
-    return replace(data, grid=grid, candidates=_candidates(grid), authorities=areas, network=network)
+    return replace(data, grid=grid, candidates=candidates, authorities=areas, network=network)
 
 
 def rack_musd(data: SplitData) -> float:
@@ -222,36 +228,14 @@ def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
     return block
 
 
-def scenario_blocks(model: Any, data: SplitData) -> dict[str, tuple[Any, SplitData]]:
-    """Return the block of every grid scenario that counts in the split's model, with its data."""
-    return {name: (model.component(f"scenario_{name}"), year) for name, year in data.scenarios.items()}
-
-
-def years(model: Any, data: SplitData) -> list[tuple[Any, SplitData]]:
-    """List the model block and the data of each year of the split: the model's own, then those of the scenarios."""
-    return [(model, data), *scenario_blocks(model, data).values()]
-
-
 def scenario_musd(model: Any, data: SplitData) -> dict[str, Any]:
     """Return the price in M$ of a year's energy in each scenario of the split that counts, and of curtailed work."""
     costs, curtailed_usd = dict[str, Any](), data.grid.rules.curtailment_usd_per_mwh
-    for name, (block, year) in scenario_blocks(model, data).items():
-        usd: Any = 0.0
+    for name, year in data.scenarios.items():
+        block, usd = model.years[name], 0.0
         for site in data.candidates:
             drawn = load_mw(block, year, [site])
             usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
             usd += cost.energy_usd_per_year(load_mw(model, data, [site]) - drawn, curtailed_usd)
         costs[name] = usd / 1e6
     return costs
-
-
-def security_space(data: SplitData) -> dict[str, int]:
-    """Count the rounds, cuts and outages of the search for lazy rows of the split's DC networks, over all years."""
-    networks = [year.network for year in (data, *data.scenarios.values()) if year.network is not None]
-    if not networks:
-        return {}
-    rules, effort = Counter(cut.rule for network in networks for cut in network.pool.values()), networks[0].effort
-    space = {"rounds": effort["rounds"], "rating_cuts": rules["rating"]}
-    if data.grid.rules.n1 in N1_RULES:
-        space |= {"outages": effort["outages"], "outage_cuts": rules["security"]}
-    return space

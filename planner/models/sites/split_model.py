@@ -18,7 +18,7 @@ from planner.models import NodeLoad, Options, Relaxation, SitesRequest
 from planner.models.sites import grid_rules, site_rules
 from planner.models.sites.dc_network import LazyRows
 from planner.models.sites.site_rules import Rule
-from planner.models.sites.split_data import SplitData, add_block, gather, years
+from planner.models.sites.split_data import SplitData, add_block, gather
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, remembered, smallest_conflict
@@ -35,22 +35,15 @@ NO_BALANCE = "the loads and the must-run feed of the grid (load_mw) balance in n
 
 
 def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
-    """Let a site rule's rows in a split model be exceeded by `limit` each: `<rule>_<name>` of the block, or None."""
+    """Let a site rule's rows in a split model be exceeded by `limit` each, as `<rule>_<name>`; {}: it has no rows."""
     rows = block.component(rule.name)
     if rows is None or not len(rows):
-        return None
+        return {}
     excess = pyo.Var(sorted({rule.label(i) for i in rows}), domain=pyo.NonNegativeReals, bounds=(0, limit))
     block.add_component(f"{rule.name}_{name}", excess)
     for index, row in rows.items():  # each `body <= upper`, as those of all rules with a unit
         row.set_value((None, row.body - excess[rule.label(index)], row.upper))
     return excess
-
-
-def penalty_musd(block: Any, data: SplitData) -> Any:
-    """Return the price in M$ a year of the excess of the soft rules in a site split's model."""
-    soft = data.grid.rules.soft
-    found = {name: excess for name in sorted(soft) if (excess := block.component(f"{name}_excess")) is not None}
-    return sum(soft[name].usd_per_year * RULES[name].scale / 1e6 * sum(x.values()) for name, x in found.items())
 
 
 def build(
@@ -83,18 +76,21 @@ def build(
     grid_rules.power_balance(model, data, max_load_mw, bounded=bounded)
     for rule in rules:
         rule.rows(model, data)
-    for name, soft in sorted(data.grid.rules.soft.items()):
-        loosen(model, RULES[name], soft.max_excess / RULES[name].scale)
+    # What its readers ask for: the excess of each soft rule, its price a year, and the block of each year.
+    soft, model.years = sorted(data.grid.rules.soft.items()), {"": model}  # the grid's own year
+    model.excess = {name: loosen(model, RULES[name], own.max_excess / RULES[name].scale) for name, own in soft}
+    musd = {name: own.usd_per_year * RULES[name].scale / 1e6 for name, own in soft}
+    model.penalty_musd = sum(musd[name] * sum(excess.values()) for name, excess in model.excess.items())
     for name, year in data.scenarios.items():
-        block = add_block(model, year, name, total)
+        block = model.years[name] = add_block(model, year, name, total)
         grid_rules.power_balance(block, year, max_load_mw, bounded=bounded)
         for rule in reversed(rules):
             if rule.yearly:
                 rule.rows(block, year)
-    dc = [(year.network, block) for block, year in years(model, data) if year.network is not None]
-    if dc:
-        of_years = [column for network, block in dc for column in grid_rules.columns(block, network)]
-        model.lazy = LazyRows([network for network, _ in dc], of_years, without, max_load_mw)
+    networks = [year.network for year in (data, *data.scenarios.values()) if year.network is not None]
+    if networks:
+        columns = [x for each in zip(model.years.values(), networks, strict=True) for x in grid_rules.columns(*each)]
+        model.lazy = LazyRows(networks, columns, without, max_load_mw)
     if sites is not None:
         model.exact_sites = pyo.Constraint(expr=sum(model.open.values()) == sites)
     return model
@@ -133,11 +129,8 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     if not split(data, RULES, options).infeasible:
         return None
 
-    def within() -> Options:
-        return replace(options, time_limit=deadline.limit)
-
     def proven(rules: frozenset[str]) -> bool:
-        return not deadline.passed and split(data, rules, within()).infeasible
+        return not deadline.passed and split(data, rules, replace(options, time_limit=deadline.limit)).infeasible
 
     # All of them are needed, as far as there was time; none where the balance of power alone has no answer.
     conflicting = remembered(proven, list(RULES))
@@ -148,7 +141,8 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
     if deadline.passed:
         return None
     for name in rules:
-        if deadline.passed or split(data, rules - {name}, within()).solution is None:
+        without = replace(options, time_limit=deadline.limit)
+        if deadline.passed or split(data, rules - {name}, without).solution is None:
             return None
     # CONFIRMED by CP-SAT, in whole kilowatts and dollars, which leaves out lazy rows; BOUNDED by the duals of the
     # relaxation in exact fractions; ON_TRUST where neither says so. With the solver highs CP-SAT is not asked.
@@ -234,9 +228,24 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 
 
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
-    """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each."""
-    data, pinned = gather(instance, SitesRequest()), "sites.racks"
-    found = [_move(data, name, options) for name in rules if RULES[name].unit is not None]
+    """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each.
+
+    The rows of a soft rule move beyond the excess that it allows anyway.
+    """
+    data, pinned, found = gather(instance, SitesRequest()), "sites.racks", list[Relaxation]()
+    for rule in (RULES[name] for name in rules if RULES[name].unit is not None):
+        Deadline().check()  # a signal ends it
+        # Where a rule also bounds something else, that bound gives way with it.
+        m = build(data, loose=(rule.name,))
+        excess = loosen(m, rule, _MAX_MOVE, name="move")
+        if not excess:
+            continue
+        m.goal = pyo.Objective(expr=sum(excess.values()))
+        outcome = _run(m, options)
+        if outcome.solution is not None:
+            rows = {n: x * rule.scale for n, var in excess.items() if (x := outcome.solution.of(var)) > 1e-6}
+            unit, proved = rule.unit or "", outcome.stop is Stop.PROVED
+            found.append(Relaxation(rule=rule.name, amount=sum(rows.values()), unit=unit, rows=rows, proved=proved))
     if "rtt" in rules:
         limit = data.grid.rules.max_rtt_ms or 0.0
         trips = sorted({ms for p in data.pairs if (ms := data.rtt_ms(p)) > limit})
@@ -259,22 +268,4 @@ def relaxations(instance: Instance, rules: Collection[str], options: Options) ->
             fewer, proved = float(instance.pins[pinned] - racks), most.stop is Stop.PROVED
             if fewer > 0:  # else the pin fails for another reason than too many racks
                 found.append(Relaxation(rule="pins", amount=fewer, unit="racks fewer", proved=proved))
-    return [x for x in found if x is not None]
-
-
-def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
-    """Minimise by how much the rows of one site rule must move, beyond the excess that a soft rule allows anyway."""
-    Deadline().check()  # a signal ends it
-    rule = RULES[name]
-    # Where a rule also bounds something else, that bound gives way with it.
-    m = build(data, loose=(name,))
-    excess = loosen(m, rule, _MAX_MOVE, name="move")
-    if excess is None:
-        return None
-    m.goal = pyo.Objective(expr=sum(excess.values()))
-    outcome = _run(m, options)
-    if outcome.solution is None:
-        return None
-    rows = {n: x * rule.scale for n, var in excess.items() if (x := outcome.solution.of(var)) > 1e-6}
-    proved = outcome.stop is Stop.PROVED
-    return Relaxation(rule=name, amount=sum(rows.values()), unit=rule.unit or "", rows=rows, proved=proved)
+    return found

@@ -385,11 +385,6 @@ class Design:
         leaving = (max(0.0, 1 - endpoints / every) / share for endpoints, share in self.exit_shares if share)
         return max([1.0, *leaving])
 
-    @property
-    def joined(self) -> bool:
-        """Return whether something joins the pods of a fabric design, or there is but one switch."""
-        return self.grouped or self.tiers != 2
-
     def racks_around(self, tier: str) -> int:
         """Count the racks amid which a fabric design has a tier's switch, or a GPU: those it, or its group, serves."""
         pod = self.domain_racks * self.domains_per_pod
@@ -530,7 +525,7 @@ class Design:
             if boxes and self.tiers < least:
                 bad.append(f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected")
         bad = bad or self._wan_gateway_faults()
-        if not bad and self.pods > 1 and not self.joined:
+        if not bad and self.pods > 1 and self.tiers == 2:
             bad.append(f"reach: {self.pods} pods and no core to join them")
         return bad
 

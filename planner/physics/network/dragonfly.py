@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,8 @@ class Dragonfly(Design):
     @property
     def local_links(self) -> int:
         """Count the cables inside the groups of a dragonfly."""
+        if self.tiers > 1:
+            return self.leaves * self.leaf_up
         return self.networks * self.leaf_bundle * sum(n * a * (a - 1) // 2 for a, n in self.group_sizes.items())
 
     @property
@@ -99,7 +101,7 @@ class Dragonfly(Design):
     @property
     def bisection_share(self) -> float:
         """Return the share of endpoints' rate that crosses the narrowest cut tried between halves of a dragonfly."""
-        return _narrowest_share(self)
+        return narrowest_share(self)
 
     @property
     def exits(self) -> dict[str, float]:
@@ -111,29 +113,34 @@ class Dragonfly(Design):
 
     def faults(self) -> list[str]:
         """Return the faults of a dragonfly's wiring: ports or bundles that do not add up."""
-        rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
-        if min(rails, domains, bundle) < 1:
+        rails, domains, bundle, up = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle, self.leaf_up
+        routers, ports = self.tiers == 1, self.tier_ports["spine"]
+        if routers and min(rails, domains, bundle) < 1:
             return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
+        if not routers and (min(bundle, up, rails, domains) < 1 or up % bundle):
+            return [f"leaf bundle: {up} uplinks are not whole bundles of {bundle}"]
         bad = self._leaf_faults(max(self.up_port_range))
-        if self.pods == 1 and self.leaves == self.networks:
+        if self.pods == 1 and routers and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
-        misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
-        return bad + self._group_faults(misstated) or self._wan_gateway_faults()
-
-    def _group_faults(self, misstated: bool) -> list[str]:
-        bad = []
+        if self.pods == 1 and not routers:
+            bad.append("groups: 1; several expected")
+        if not routers and self.spine_down + self.global_ports > ports:
+            bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {ports} ports")
         if self.pods == 1 and self.group_links:
             bad.append(f"groups: 1 with {self.group_links} links to others")
         if self.pods > 1 and self.group_links < 1:
             bad.append(f"reach: {self.pods} groups and {self.group_links} links between two of them")
-        if misstated:
-            bad.append(f"ports: {self.leaf_up} local and {self.spine_up} global stated, bundles and groups make others")
-        return bad
+        if self.spine_up != self.global_ports or (routers and up != self.local_ports):
+            bad.append(f"ports: {up} local and {self.spine_up} global stated, bundles and groups make others")
+        return bad or self._wan_gateway_faults()
 
     @property
     def top_ports(self) -> tuple[int, int]:
-        """Count ports taken, and links from the WAN gateway, of the dragonfly's router with the fewest ports free."""
-        ends, links = math.ceil((self.leaf_down + self.leaf_spare) / self.split), math.ceil(self.wan_ports / self.pods)
+        """Count ports taken, and links from the WAN gateway, of the dragonfly's switch with the fewest ports free."""
+        links = math.ceil(self.wan_ports / self.pods)  # of the group with the most
+        if self.tiers > 1:  # spines of all groups have as many
+            return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
+        ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
         each = ((ends + self.router_ports(a), math.ceil(links / a)) for a in self.group_sizes)
         return max(each, key=sum)
 
@@ -153,17 +160,41 @@ class Dragonfly(Design):
 
     @property
     def global_ports(self) -> int:
-        """Count the ports towards other groups of a switch of a full group of the dragonfly."""
-        return math.ceil(self.pod_uplinks / max(self.group_sizes))
+        """Count the ports towards other groups of a spine, or router of a full group, of the dragonfly."""
+        return math.ceil(self.pod_uplinks / (self.spines_per_pod if self.tiers > 1 else max(self.group_sizes)))
 
     def stages(self) -> list[Stage]:
         """Return the stages above the endpoints of a dragonfly: inside groups, then between them."""
-        ends = (self.local_links, RouterGroups(self).inside), (self.global_links, self.between)
-        return [Stage("leaf", "leaf", count, of) for count, of in ends if count]
+        top = self.tier_names[-1]
+        stages = [Stage("leaf", top, self.local_links, self.inside), Stage(top, top, self.global_links, self.between)]
+        return [stage for stage in stages if stage.count]
+
+    def leaf(self, network: Ints, group: Ints, seat: Ints) -> Ints:
+        """Return the number of a dragonfly's leaf, or router, by its seat in its group."""
+        rails = group_shapes(self).rails[group]
+        domain = group // self.pods_across * self.domains_per_pod + seat // rails
+        rail = group % self.pods_across * self.rails_per_pod + seat % rails
+        leaf: Ints = (network * self.domains + domain) * self.rails + rail
+        return leaf
+
+    def inside(self, link: Ints) -> Ends:
+        """Return the ends of cables inside a dragonfly's groups: a router has ports for each other in order."""
+        first, side = group_shapes(self).first, self.leaf_down_used
+        network, own = link // first[-1], link % first[-1]
+        group = np.searchsorted(first, own, side="right") - 1
+        pair, k = divmod(own - first[group], self.leaf_bundle)
+        low, high = two_of(pair)
+        ports = side + (high - 1) * self.leaf_bundle + k, side + low * self.leaf_bundle + k
+        return self.leaf(network, group, low), ports[0], self.leaf(network, group, high), ports[1]
 
     def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
         """Return the switch and port of links out of a dragonfly group, over its switches in turn, `behind` others."""
-        return RouterGroups(self).out(network, group, number, behind)
+        if spines := self.spines_per_pod:
+            port = self.spine_down + math.ceil(behind / spines) + number // spines
+            return (network * self.pods + group) * spines + number % spines, port
+        size = group_shapes(self).routers[group]
+        first = self.leaf_down_used + (size - 1) * self.leaf_bundle - (-behind // size)
+        return self.leaf(network, group, number % size), first + number // size
 
     def between(self, link: Ints) -> Ends:
         """Return the ends of cables between dragonfly groups: any two have as many, over their switches in turn."""
@@ -201,117 +232,57 @@ class DragonflyPlus(Dragonfly):
     tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
     up_port_range = Design.up_port_range  # those of a tree's pod
-
-    @property
-    def local_links(self) -> int:
-        """Count the cables inside the groups of a dragonfly+."""
-        return self.leaves * self.leaf_up
-
-    def faults(self) -> list[str]:
-        """Return the faults of a dragonfly+'s wiring: ports or bundles that do not add up."""
-        bundle, up = self.leaf_bundle, self.leaf_up
-        if min(bundle, up, self.rails_per_pod, self.domains_per_pod) < 1 or up % bundle:
-            return [f"leaf bundle: {up} uplinks are not whole bundles of {bundle}"]
-        bad = self._leaf_faults(up)
-        if self.pods == 1:
-            bad.append("groups: 1; several expected")
-        ports = self.tier_ports["spine"]
-        if self.spine_down + self.global_ports > ports:
-            bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {ports} ports")
-        return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
-
-    @property
-    def top_ports(self) -> tuple[int, int]:
-        """Count ports taken, and links from the WAN gateway, of a spine of a dragonfly+: all groups have as many."""
-        links = math.ceil(self.wan_ports / self.pods)  # of the group with the most, which is every group in turn
-        return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
-
-    @property
-    def global_ports(self) -> int:
-        """Count the ports of a dragonfly+'s spine towards other groups."""
-        return math.ceil(self.pod_uplinks / self.spines_per_pod)
-
-    def stages(self) -> list[Stage]:
-        """Return the stages above the leaves of a dragonfly+: inside groups, then between them."""
-        inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
-        return [inside, Stage("spine", "spine", self.global_links, self.between)]
-
-    def out(self, network: Ints, group: Ints, number: Ints, *, behind: int = 0) -> tuple[Ints, Ints]:
-        """Return the spine and port of links out of a dragonfly+ group, over its spines in turn, `behind` others."""
-        s = self.spines_per_pod
-        return (network * self.pods + group) * s + number % s, self.spine_down + math.ceil(behind / s) + number // s
+    inside = Design.leaf_uplinks
 
 
-class RouterGroups:
-    """The routers of a dragonfly by group and seat; groups at the edge may have fewer."""
+class GroupShapes(NamedTuple):
+    """The groups of one network of a dragonfly: the rails and leaves, or routers, of each, and its first cable."""
 
-    def __init__(self, design: Dragonfly) -> None:
-        self.d, group = design, np.arange(design.pods, dtype=np.int64)
-        before = group // design.pods_across * design.domains_per_pod
-        self.rails = np.minimum(design.rails_per_pod, design.rails - group % design.pods_across * design.rails_per_pod)
-        self.routers = self.rails * np.minimum(design.domains_per_pod, design.domains - before)
-        inside = self.routers * (self.routers - 1) // 2 * design.leaf_bundle
-        self.first = np.concatenate([[0], np.cumsum(inside)])  # cable inside each group, and the one after the last
+    rails: Ints
+    routers: Ints
+    first: Ints  # of routers, the cable inside each group, and the one after the last
 
-    def _leaf(self, network: Ints, group: Ints, seat: Ints) -> Ints:
-        design, rails = self.d, self.rails[group]
-        domain = group // design.pods_across * design.domains_per_pod + seat // rails
-        rail = group % design.pods_across * design.rails_per_pod + seat % rails
-        leaf: Ints = (network * design.domains + domain) * design.rails + rail
-        return leaf
 
-    def inside(self, link: Ints) -> Ends:
-        """Return the ends of cables inside a dragonfly's groups: a router has ports for each other in order."""
-        design = self.d
-        network, own = link // self.first[-1], link % self.first[-1]
-        group = np.searchsorted(self.first, own, side="right") - 1
-        pair, k = divmod(own - self.first[group], design.leaf_bundle)
-        low, high = two_of(pair)
-        side = design.leaf_down_used
-        ports = side + (high - 1) * design.leaf_bundle + k, side + low * design.leaf_bundle + k
-        return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
-
-    def out(self, network: Ints, group: Ints, number: Ints, behind: int) -> tuple[Ints, Ints]:
-        """Return the router and port of links out of a dragonfly group, over its routers in turn, `behind` others."""
-        size = self.routers[group]
-        first = self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle - (-behind // size)
-        return self._leaf(network, group, number % size), first + number // size
-
-    def cuts(self, half: float) -> Iterator[float]:
-        """Yield the rate, in NICs, of a dragonfly network's cables over cuts into halves of `half` endpoints each.
-
-        The bisection is the least over all cuts, more than can be tried, and no more than any of these. Groups are
-        whole but one, by rising or falling size, which is split or not; or each is halved, by its seats in turns, as
-        those joined between groups are some turn apart. Endpoints that a half has too many move at a NIC each.
-        """
-        d, leaves, spines = self.d, self.d.leaves // self.d.networks, self.d.spines_per_pod
-        group = np.repeat(np.arange(d.pods), self.routers)
-        size, seat = self.routers[group], np.arange(leaves) - np.searchsorted(group, group)
-        node = self._leaf(np.zeros_like(group), group, seat)
-        ends = np.minimum(d.domain_racks, d.racks - node // d.rails * d.domain_racks) * d.rail_gpus
-        cables = [(stage, stage.ends(np.arange(stage.count // d.networks))) for stage in d.stages()]
-        low = np.concatenate([of[0] + leaves * (stage.low == "spine") for stage, of in cables])
-        high = np.concatenate([of[2] + leaves * (stage.high == "spine") for stage, of in cables])
-        sides = list[NDArray[np.bool_]]()
-        for order in (np.lexsort((seat, group, size)), np.lexsort((seat, group, -size))):
-            split = np.isin(np.arange(leaves), order[np.cumsum(ends[order]) - ends[order] / 2 <= half])
-            sides += [split, (np.bincount(group, split) * 2 > self.routers)[group]]
-        most = max(self.routers)
-        turns = range(0, most, 1 + most * len(low) // MOST_COMPARED)  # fewer for many cables
-        for turn, swapped in product(turns, (group < 0, group % 2 > 0, group < d.pods // 2)):
-            sides.append(((seat + turn * group) % size * 2 < size) ^ swapped)
-        for side in sides:
-            # Spines are on the side of most of their group's leaves, or all on one.
-            share, moved = np.bincount(group, side) / self.routers, abs(float(ends[side].sum()) - half)
-            for above in (share > 0.5, share >= 0.5, share >= 0) if spines else (share > 0.5,):
-                one = np.concatenate([side[np.argsort(node)], np.repeat(above, spines)])
-                yield float(np.count_nonzero(one[low] != one[high])) * d.link_nics + moved
+@lru_cache(maxsize=4)
+def group_shapes(d: Dragonfly) -> GroupShapes:
+    """Return the shapes of a dragonfly's groups; those at the edge may be smaller."""
+    group = np.arange(d.pods, dtype=np.int64)
+    rails = np.minimum(d.rails_per_pod, d.rails - group % d.pods_across * d.rails_per_pod)
+    routers = rails * np.minimum(d.domains_per_pod, d.domains - group // d.pods_across * d.domains_per_pod)
+    return GroupShapes(rails, routers, np.append(0, np.cumsum(routers * (routers - 1) // 2 * d.leaf_bundle)))
 
 
 @lru_cache(maxsize=64)
-def _narrowest_share(d: Dragonfly) -> float:
-    half = d.endpoint_links / d.networks / 2
-    return min(half, *RouterGroups(d).cuts(half)) / half
+def narrowest_share(d: Dragonfly) -> float:
+    """Return the share of endpoints' rate, in NICs, that crosses the narrowest cut tried into halves of a dragonfly.
+
+    The bisection is the least over all cuts, more than can be tried, and no more than any of these. Groups are whole
+    but one, by rising or falling size, which is split or not; or each is halved, by its seats in turns, as those joined
+    between groups are some turn apart. Endpoints that a half has too many move at a NIC each.
+    """
+    routers, leaves, spines = group_shapes(d).routers, d.leaves // d.networks, d.spines_per_pod
+    half = narrowest = d.endpoint_links / d.networks / 2
+    group = np.repeat(np.arange(d.pods), routers)
+    size, seat = routers[group], np.arange(leaves) - np.searchsorted(group, group)
+    node = d.leaf(np.zeros_like(group), group, seat)
+    ends = np.minimum(d.domain_racks, d.racks - node // d.rails * d.domain_racks) * d.rail_gpus
+    cables = [(stage, stage.ends(np.arange(stage.count // d.networks))) for stage in d.stages()]
+    low = np.concatenate([of[0] + leaves * (stage.low == "spine") for stage, of in cables])
+    high = np.concatenate([of[2] + leaves * (stage.high == "spine") for stage, of in cables])
+    sides = list[NDArray[np.bool_]]()
+    for order in (np.lexsort((seat, group, size)), np.lexsort((seat, group, -size))):
+        split = np.isin(np.arange(leaves), order[np.cumsum(ends[order]) - ends[order] / 2 <= half])
+        sides += [split, (np.bincount(group, split) * 2 > routers)[group]]
+    turns = range(0, max(routers), 1 + max(routers) * len(low) // MOST_COMPARED)  # fewer for many cables
+    for turn, swapped in product(turns, (group < 0, group % 2 > 0, group < d.pods // 2)):
+        sides.append(((seat + turn * group) % size * 2 < size) ^ swapped)
+    for side in sides:
+        # Spines are on the side of most of their group's leaves, or all on one.
+        share, moved = np.bincount(group, side) / routers, abs(float(ends[side].sum()) - half)
+        for above in (share > 0.5, share >= 0.5, share >= 0) if spines else (share > 0.5,):
+            one = np.concatenate([side[np.argsort(node)], np.repeat(above, spines)])
+            narrowest = min(narrowest, float(np.count_nonzero(one[low] != one[high])) * d.link_nics + moved)
+    return narrowest / half
 
 
 def two_of(pair: Ints) -> tuple[Ints, Ints]:

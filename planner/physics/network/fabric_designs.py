@@ -154,7 +154,7 @@ def _two_tier_racks(
     racks, down, up = (pins.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
     spines = (x for x in network.switches if isinstance(x, Switch) and (x.name == leaf.name or same_ports(x, leaf)))
     ports = max((x.ports for x in spines if pins.get("spine_switch", x.name) == x.name), default=0)
-    most_over = (network.ratio_of(0) or math.inf) * leaf.port_gbps / nic_gbps
+    most_over = network.ratio_of(0) * leaf.port_gbps / nic_gbps
 
     def too_large(domain: int) -> bool:
         ends = domain * rack.rail_gpus

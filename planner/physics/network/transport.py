@@ -14,7 +14,7 @@ the same way: so long they load the uplinks below it, of which sends and rings s
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from operator import mul
 
 import numpy as np
@@ -206,59 +206,45 @@ def free_uplinks(design: Design, gbps: float, *stage_shares: float) -> FreeUplin
 ALL_FREE = FreeUplinks()
 
 
-def pipeline_send_slowdown(
-    transport_slowdown: float, design: Design, *shares: float, free: FreeUplinks = ALL_FREE
-) -> float:
-    """Return the slowdown of pipeline sends: the transport's times max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3)."""
-    # The `shares` f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks;
-    # each product is over the share of the uplinks that is free.
-    return transport_slowdown * max(1.0, *send_loads(design, shares, free).values())
+def uplink_loads(
+    design: Design, shares: Sequence[float], groups: Sequence[int] = (), free: FreeUplinks = ALL_FREE
+) -> dict[str, tuple[float, float]]:
+    """Return the loads of pipeline sends and of rings on the free uplinks of leaf, pod and zone, which may be none.
+
+    Sends: f_leaf·o1, f_pod·o1·o2 and f_zone·o1·o2·o3, each over the share of the uplinks that is free. The `shares` f
+    are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks. Rings: an
+    all-reduce over several leaves sends one flow up from each. The first of `groups`, that leave a leaf, share the free
+    ones of its u1 uplinks; the flows of x rails of the second share a pod's s·u2, and those of all its rails of the
+    third a zone's s·c·u3. A link carries several NICs.
+    """
+    exits, found, left = design.exits, dict[str, tuple[float, float]](), (free.leaf, free.pod, free.zone)
+    rails, over = (1, design.rails_per_pod, design.rails_per_zone), accumulate(design.oversubscription.values(), mul)
+    each = zip_longest(BLOCKS, over, rails, left, shares, groups, fillvalue=0)
+    for block, down, own, part, share, count in each:
+        # Of every group each GPU of a rack that meets at a leaf, pod or zone has a flow.
+        ring = count / (exits[block] * design.link_nics / (own * design.rail_gpus)) if count and block in exits else 0.0
+        send, ring = (0.0 if not load else load / part if part > 0 else math.inf for load in (share * down, ring))
+        found[block] = send, ring
+    return found
 
 
-def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, free: FreeUplinks = ALL_FREE) -> float:
-    """Return the slowdown of all-reduces between racks: a group over several leaves sends one flow up from each."""
-    # The first of `groups`, that leave a leaf, share the free ones of its u1 uplinks; the flows of x rails of the
-    # second share a pod's s·u2, and those of all its rails of the third a zone's s·c·u3.
-    return transport_slowdown * max(1.0, *ring_loads(design, groups, free).values())
-
-
-def send_loads(design: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
-    """Return the load of pipeline sends on the free uplinks of leaf, pod and zone, by the shares that go up."""
-    over = accumulate(design.oversubscription.values(), mul)
-    return _over_free([share * down for share, down in zip(shares, over, strict=False)], free)
-
-
-def ring_loads(design: Design, groups: Sequence[int], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
-    """Return the load of rings on the free uplinks of leaf, pod and zone, by the groups that leave each."""
-    # Of every group each GPU of a rack that meets at a leaf, pod or zone has a flow, and a link carries several NICs.
-    exits, rails = design.exits, (1, design.rails_per_pod, design.rails_per_zone)
-    loads = [
-        count / (exits[block] * design.link_nics / (own * design.rail_gpus)) if block in exits else 0.0
-        for block, own, count in zip(BLOCKS, rails, groups, strict=False)
-    ]
-    return _over_free(loads, free)
-
-
-def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
-    """Return traffic loads over the free share of the uplinks of leaf, pod and zone, which may be nothing."""
-    shares = zip(BLOCKS, loads, (free.leaf, free.pod, free.zone), strict=False)
-    return {block: 0.0 if load == 0 else load / share if share > 0 else math.inf for block, load, share in shares}
+def slowdowns(transport_slowdown: float, loads: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    """Return the slowdowns of pipeline sends and all-reduces: the transport's times the largest of their loads or 1."""
+    send, ring = (transport_slowdown * max(1.0, *(load[kind] for load in loads.values())) for kind in (0, 1))
+    return send, ring
 
 
 def shared_links(
-    transport_slowdown: float, sends: Mapping[str, float], rings: Mapping[str, float]
+    transport_slowdown: float, loads: Mapping[str, tuple[float, float]]
 ) -> dict[str, tuple[float, float, float]]:
     """Return transport slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together.
 
     Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
     section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
     """
-
-    def slowed(load: float) -> float:
-        return transport_slowdown * max(1.0, load)
-
-    loads = {"nic": (1.0, 1.0)} | {name: (sends[name], rings[name]) for name in sends if sends[name] + rings[name]}
-    return {name: (slowed(send), slowed(ring), slowed(send + ring)) for name, (send, ring) in loads.items()}
+    loaded = {"nic": (1.0, 1.0)} | {name: both for name, both in loads.items() if sum(both)}
+    slow = {name: [transport_slowdown * max(1.0, x) for x in (*both, sum(both))] for name, both in loaded.items()}
+    return {name: (send, ring, both) for name, (send, ring, both) in slow.items()}
 
 
 def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from planner.instance.base_types import Frozen
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware, Rack
-from planner.instance.instance import Instance, Operation
+from planner.instance.instance import ONE_SITE, Instance, Operation
 from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
@@ -125,7 +125,6 @@ def bill(
 
 HOURS_PER_DAY = 24.0
 JOULES_PER_MWH = 3.6e9
-CLUSTER = "cluster"  # the one site of an instance without a grid
 MAX_YEARS = 100  # that are listed one by one
 ROUNDING = 1e-9  # of a count of lives: a run of just two lives replaces once
 
@@ -272,7 +271,7 @@ def section(
         drawn = pools_mw(instance)
     else:
         drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
-    return run_section(instance, days, bill, {CLUSTER: drawn}, {})
+    return run_section(instance, days, bill, {ONE_SITE: drawn}, {})
 
 
 WATTS_PER_MW = 1e6

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.errors import InputError
 from planner.instance.grid import Grid, PowerNode
+from planner.physics import Floats, Ints
 
 
 def largest_circuit_mw(grid: Grid, node: str) -> float:
@@ -48,12 +48,9 @@ def lost_share(node: PowerNode) -> float:
     return min(node.largest_unit_mw / node.generation_mw, 1.0) if node.generation_mw else 0.0
 
 
-BASE_MVA = 100.0
+BASE_MVA = 100.0  # base of reactances in an instance
 RESONANT = "negative reactances cancel others, so that no flow follows; correct reactance_pu"
 LEAST_LEFT = 1e-9  # share of a corridor's transfer: if less remains without a circuit, no flow follows
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class PowerNetwork:
@@ -67,13 +64,13 @@ class PowerNetwork:
         self, nodes: int, a: Sequence[int], b: Sequence[int], circuits: Sequence[int], reactance_pu: Sequence[float]
     ) -> None:
         self.nodes = nodes
-        self.a: Integers = np.asarray(a, dtype=np.int64)
-        self.b: Integers = np.asarray(b, dtype=np.int64)
-        self.circuits: Integers = np.asarray(circuits, dtype=np.int64)
+        self.a: Ints = np.asarray(a, dtype=np.int64)
+        self.b: Ints = np.asarray(b, dtype=np.int64)
+        self.circuits: Ints = np.asarray(circuits, dtype=np.int64)
         self.susceptance: Floats = BASE_MVA * self.circuits / np.asarray(reactance_pu, dtype=np.float64)
 
     @cached_property
-    def island(self) -> Integers:
+    def island(self) -> Ints:
         """Return the number of the grid island that each node is in."""
         from scipy import sparse
         from scipy.sparse.csgraph import connected_components
@@ -82,7 +79,7 @@ class PowerNetwork:
         return np.asarray(connected_components(joined, directed=False)[1], dtype=np.int64)
 
     @cached_property
-    def _factor(self) -> tuple[Integers, Any]:
+    def _factor(self) -> tuple[Ints, Any]:
         """Return the grid's nodes but each island's first, its reference, and the factors of their Laplacian."""
         from scipy import sparse  # where needed: it takes seconds to load once Pyomo is there
         from scipy.sparse.linalg import splu
@@ -92,7 +89,7 @@ class PowerNetwork:
         off = sparse.coo_matrix((weight, (ends, other)), shape=(self.nodes, self.nodes)).tocsr()
         laplacian = sparse.diags(np.asarray(off.sum(axis=1)).ravel()) - off
         _, reference = np.unique(self.island, return_index=True)
-        free: Integers = np.setdiff1d(np.arange(self.nodes), reference)
+        free: Ints = np.setdiff1d(np.arange(self.nodes), reference)
         reduced = laplacian.tocsc()[free][:, free].tocsc()
         options: dict[str, Any] = {}
         if (self.susceptance > 0).all():
@@ -117,7 +114,7 @@ class PowerNetwork:
         shape = (-1,) + (1,) * (theta.ndim - 1)
         return np.asarray(self.susceptance.reshape(shape) * (theta[self.a] - theta[self.b]))
 
-    def _incidence(self, lines: Integers) -> Floats:
+    def _incidence(self, lines: Ints) -> Floats:
         columns = np.zeros((self.nodes, len(lines)))
         columns[self.a[lines], np.arange(len(lines))] = 1.0
         columns[self.b[lines], np.arange(len(lines))] -= 1.0
@@ -146,7 +143,7 @@ class PowerNetwork:
         return np.asarray(shift)
 
     @cached_property
-    def bridges(self) -> dict[int, Integers]:
+    def bridges(self) -> dict[int, Ints]:
         """Return grid corridors of one circuit whose loss splits an island, each with the nodes on one of its sides."""
         import networkx as nx
 

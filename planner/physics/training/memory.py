@@ -69,14 +69,14 @@ def stored_tensors(model: Model, *, routed: bool = False, imbalance: float = 1.0
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
     of_norm: tuple[RecomputeModule, ...] = () if latent is None else ("layernorm",)
     up: tuple[RecomputeModule, ...] = () if latent is None else ("mla_up_proj",)
-    rotary = 0 if latent is None else latent.head_rope
+    rotary, outputs = 0 if latent is None else latent.head_rope, model.heads * transformer.head_widths(model)[1]
     ranks = 0 if latent is None else (latent.q_rank or 0) + latent.kv_rank
     tensors = (
         StoredTensor(2 * h, whole=True),  # inputs of both norms
         StoredTensor(h, "input", whole=True, rerun=of_norm),  # of QKV
         StoredTensor(h, "input", whole=True, rerun=("mlp",) if experts is None else ("layernorm",)),  # of the FFN
         StoredTensor(transformer.attention_inputs(model), "attention", rerun=up),
-        StoredTensor(transformer.attention_outputs(model)),
+        StoredTensor(outputs),  # of attention
         StoredTensor(ranks, "input", whole=True),  # of latent attention
         StoredTensor(rotary, whole=True),
     )
@@ -125,7 +125,7 @@ def activation_bytes_per_layer(
         return element * tokens * model.hidden / s.split
     each = sizes.per_token(stored_tensors(model, routed=routed, imbalance=imbalance), s)
     if sizes.input < element:
-        each += sizes.input * transformer.attention_outputs(model) / s.tensor_parallel
+        each += sizes.input * model.heads * transformer.head_widths(model)[1] / s.tensor_parallel
     linear = tokens * (each + 2 * sizes.mask * model.hidden / s.split)
     if s.recompute == "selective":
         return linear
@@ -187,7 +187,6 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
     attention = min(element, COMPUTE_BYTES["fp8"]) if operations.attends_in_fp8(m) else element
-    mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
     sizes = ElementBytes(element, product, attention, mask=0.0 if flash else 1.0)
 
     def stored(recompute: Recompute) -> float:
@@ -205,11 +204,12 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     if experts is not None:
         widest = experts.per_token * (2 * m.model.hidden + wide * experts.ffn)
     gradients = element * tokens * (m.model.hidden / s.split + widest / s.tensor_parallel)
-    kept = (stored(mode) - selective) * (1 - dropped)
+    in_work = stored("selective")
+    kept = ((in_work if flash or "core_attn" in modules else stored("none")) - selective) * (1 - dropped)
     return LayerBytes(
         kept=kept * stays,
         checkpoint=stored("full") * stays,
-        in_work=stored("selective"),
+        in_work=in_work,
         selective=selective,
         gradients=gradients,
         offloaded=kept * m.software.activation_offload,

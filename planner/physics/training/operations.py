@@ -1,13 +1,13 @@
 """Seconds of the operations of one layer on one GPU, forward and backward: GEMMs, attention, and work bound by HBM."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from planner.instance.base_types import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Fp8Recipe, Model, Precision, Software
 from planner.physics import Num
-from planner.physics.training.transformer import attention_inputs, attention_score_flop
+from planner.physics.training.transformer import attention_inputs, attention_score_flop, head_widths
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
 # Bytes of scales an element: E8M0 for 32 (OCP Microscaling Formats v1.0), FP32 for 128 (DeepSeek-V3, arXiv 2412.19437,
@@ -84,8 +84,7 @@ Kind = Literal["gemm", "attention", "elementwise", "quantise"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-@dataclass(frozen=True, slots=True)
-class LayerOperation:
+class LayerOperation(NamedTuple):  # a tuple, since no search makes anything else as often
     """One operation of a layer, with the seconds that it keeps one GPU busy."""
 
     name: str
@@ -97,7 +96,7 @@ class LayerOperation:
 def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
     """Return the bytes of an element as operations read it (GEMM operands), with its share of the scales."""
     dtype = dtype or m.precision.compute
-    scale = {"fp8": SCALE_BYTES[m.software.fp8_recipe], "fp4": FP4_SCALE_BYTES}.get(dtype, 0.0)
+    scale = SCALE_BYTES[m.software.fp8_recipe] if dtype == "fp8" else FP4_SCALE_BYTES if dtype == "fp4" else 0.0
     return COMPUTE_BYTES[dtype] + scale
 
 
@@ -298,18 +297,17 @@ def _norm_and_residual(p: Passes, tokens: Num, s: LayerShape) -> None:
 
 def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> None:
     m, model, t = p.m, p.m.model, s.tensor_parallel
-    latent = model.latent_attention
+    latent, (key_width, value_width) = model.latent_attention, head_widths(model)
+    inner = model.heads * value_width
     if latent is None:
-        p.gemm("QKV", tokens, model.hidden, (model.heads + 2 * model.kv) * model.head / t)
-        inner = model.heads * model.head
+        p.gemm("QKV", tokens, model.hidden, attention_inputs(model) / t)
     else:
         if latent.q_rank is not None:
             p.gemm("Q down", tokens, model.hidden, latent.q_rank)
         width = latent.q_rank or model.hidden
-        p.gemm("Q up", tokens, width, model.heads * (latent.head_nope + latent.head_rope) / t)
+        p.gemm("Q up", tokens, width, model.heads * key_width / t)
         p.gemm("KV down", tokens, model.hidden, latent.kv_rank + latent.head_rope)
         p.gemm("KV up", tokens, latent.kv_rank, model.heads * (latent.head_nope + latent.head_value) / t)
-        inner = model.heads * latent.head_value
     if m.software.flash_attention:
         flop = attention_score_flop(model, m.sequence, s.micro_batch, window=window) / (t * s.context_parallel)
         peak = m.gpu.peak_flop_per_second[attention_dtype(m)]
@@ -338,8 +336,7 @@ def narrow_heads(m: Machine) -> float:
     """Return how much longer flash attention takes for a FLOP than with heads of 128 in 16 bits (Shah 2024)."""
     # The exponential of a score takes as long whatever the head's width and in FP8, so that narrow heads reach less of
     # the peak (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
-    latent, least = m.model.latent_attention, m.gpu.softmax_width
-    width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
+    width, least = sum(head_widths(m.model)) / 2, m.gpu.softmax_width
     products = 1.0
     if attends_in_fp8(m):  # they take less by what the accelerator's products reach in either type
         peak, share = m.gpu.peak_flop_per_second, m.gpu.gemm_efficiency.max_share

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.instance.workload import Parallelism, Software
 from planner.physics.training.operations import LayerShape, Machine, Recompute
-from planner.physics.training.schedule import Schedule, may_overlap_experts
+from planner.physics.training.schedule import Schedule, chunk_sizes, may_overlap_experts
 from planner.plan.certificate import Certificate
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
 
@@ -110,7 +110,7 @@ def even_layers(layers: int, stages: int) -> tuple[int, ...]:
     if stages > 1 and layers % stages and (layers + 2) % stages == 0:
         even = (layers + 2) // stages
         return (even - 1, *(even,) * (stages - 2), even - 1)
-    return tuple(layers // stages + (i < layers % stages) for i in range(stages))
+    return chunk_sizes(layers, stages)
 
 
 def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks: int | None) -> int:

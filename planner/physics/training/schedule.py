@@ -15,17 +15,17 @@ from planner.physics import Floats, Num, tick
 Schedule = Literal["1f1b", "zb-h1"]
 
 
-def bubble_seconds(
-    schedule: Schedule,
-    pipeline: Num,
-    virtual_stages: Num,
-    forward: Num,
-    backward_input: Num,
-    backward_weight: Num,
-    send: Num,
-    *,
-    micro_batches: Num = np.inf,
-) -> Num:
+@dataclass(frozen=True, slots=True)
+class PipelineCounts:
+    """The counts of a pipeline schedule: stages, chunks of a stage, micro-batches of a step, and of rounds if given."""
+
+    pipeline: Num
+    virtual_stages: Num
+    micro_batches: Num
+    rounds: tuple[Num, Num] | None = None  # micro-batches through one chunk before the next, in the first and the last
+
+
+def bubble_seconds(order: Schedule, counts: PipelineCounts, passes: tuple[Num, Num, Num], send: Num) -> Num:
     """Compute the idle seconds of one of p equal stages in a step, the bubble, from the passes F, B, W of a chunk.
 
     1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section
@@ -39,22 +39,12 @@ def bubble_seconds(
     2401.10241, table 2) where W is the shortest pass, else what filling (F) or the way back (B) costs. Exact without
     sends; with them exact for m > p and 2·S ≤ W, an upper bound for m ≤ p, a lower one for m > p and 2·S > W.
     """
-    work = forward + backward_input
-    if schedule == "zb-h1":
-        saving = np.minimum(np.minimum(backward_weight - 2 * send, backward_input - send), forward)
-        return (pipeline - 1) * (work + 2 * send) - (np.minimum(micro_batches, pipeline) - 1) * saving
-    sends = 2 * (pipeline * virtual_stages - 1) * np.minimum(pipeline - 1, 1)
-    return (pipeline - 1) * (work + backward_weight) + sends * send
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineCounts:
-    """The counts of a pipeline schedule: stages, chunks of a stage, micro-batches of a step, and of rounds if given."""
-
-    pipeline: Num
-    virtual_stages: Num
-    micro_batches: Num
-    rounds: tuple[Num, Num] | None = None  # micro-batches through one chunk before the next, in the first and the last
+    (forward, back, weights), p = passes, counts.pipeline
+    if order == "zb-h1":
+        saving = np.minimum(np.minimum(weights - 2 * send, back - send), forward)
+        return (p - 1) * (forward + back + 2 * send) - (np.minimum(counts.micro_batches, p) - 1) * saving
+    sends = 2 * (p * counts.virtual_stages - 1) * np.minimum(p - 1, 1)
+    return (p - 1) * (forward + back + weights) + sends * send
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:
@@ -109,7 +99,7 @@ def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
 
 
 def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
-    """Divide the layers of a pipeline stage into chunks as equal as possible, the larger first or the smaller."""
+    """Divide layers, as of a pipeline stage into chunks, as equally as possible, the larger first or the smaller."""
     sizes = tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
     return sizes[::-1] if smaller_first else sizes
 
@@ -219,7 +209,7 @@ def excess_seconds(
     forward = (*forward[:-1], min(max(forward), forward[-1] + head[0]))
     backward = (*backward[:-1], max(backward[-1], min(backward[0], backward[-1] + head[1])))
     stage, largest = math.fsum(forward) + math.fsum(backward), max(forward) + max(backward)
-    rounds = micro_batches + (v - 1) / v * (-micro_batches % pipeline)
+    rounds = float(effective_micro_batches(micro_batches, pipeline, v))
     finish = finish_seconds(pipeline, micro_batches, forward, backward)
     return max(0.0, finish - rounds * stage - (pipeline - 1) * largest)
 

@@ -36,6 +36,11 @@ class Conditions:
     transport_slowdown: float = 1.0
 
 
+def free_conditions(slowdown: float = 1.0) -> Conditions:
+    """Return the conditions of a step on a free network, which slows nothing above the `slowdown` of its transport."""
+    return Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
+
+
 def machine_of(instance: Instance) -> Machine:
     """Return the machine for which an instance's steps are predicted. TypeError: a catalogue name is left in it."""
     hardware, workload = instance.hardware, instance.workload
@@ -142,9 +147,10 @@ def inside_rack(x: Pipeline) -> Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedTimes:
-    """Times in seconds of a step's layer and micro-batch under ZeRO: compute, exposed traffic, and free time of NIC."""
+    """A pipeline's seconds of a layer and micro-batch under ZeRO among replicas: exposed traffic, free time of NIC."""
 
-    times: LayerTimes
+    pipeline: Pipeline
+    group: ReplicaGroup
     sharding_seconds: Num
     free_forward_seconds: Num
     free_backward_seconds: Num
@@ -152,7 +158,8 @@ class ShardedTimes:
     @property
     def layer_seconds(self) -> Num:
         """Return the seconds of a step's layer and micro-batch under ZeRO, forward and backward, no full recompute."""
-        return self.times.forward_seconds + self.times.backward_seconds + self.sharding_seconds
+        times = self.pipeline.times
+        return times.forward_seconds + times.backward_seconds + self.sharding_seconds
 
 
 def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
@@ -163,18 +170,19 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
     forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
     exposed = m.software.sharding_exposed * (forward + backward)
     return ShardedTimes(
-        times=x.times,
+        pipeline=x,
+        group=group,
         sharding_seconds=np.maximum(0.0, forward - f) + np.maximum(0.0, backward - b) + exposed,
         free_forward_seconds=np.maximum(0.0, f - forward - x.context_nic),
         free_backward_seconds=np.maximum(0.0, b - backward - 2 * x.context_nic),
     )
 
 
-def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
+def exposed_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
     """Compute the seconds of pipeline sends that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
-    hidden = (v > 1) * float("sends" in x.machine.software.overlaps) * send
+    hidden = (v > 1) * float("sends" in sharded.pipeline.machine.software.overlaps) * send
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
     def chunk(size: Num) -> Num:  # both ways: what does not overlap, and what is longer than the passes
@@ -184,12 +192,10 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
     return larger * chunk(small + 1) + (v - larger) * chunk(small)
 
 
-def stage_seconds(
-    x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num
-) -> Num:
+def stage_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num) -> Num:
     """Compute a stage's seconds a micro-batch: layers, recomputation and exposed sends, no head nor front layers."""
-    exposed = exposed_seconds(x, sharded, virtual_stages, layers, send)
-    return layers * sharded.layer_seconds + recomputed * x.times.recompute_seconds + exposed
+    exposed = exposed_seconds(sharded, virtual_stages, layers, send)
+    return layers * sharded.layer_seconds + recomputed * sharded.pipeline.times.recompute_seconds + exposed
 
 
 def end_seconds(x: Pipeline, stages: Ints, pipeline: int) -> Num:
@@ -210,10 +216,10 @@ def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
     return max(virtual_stages, (transformer.front_layers(x.machine.model) - 1) * virtual_stages + 1)
 
 
-def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
+def chunk_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
     """Compute the seconds of the largest chunk of a pipeline stage: whole layers, and whole ones recomputed."""
     whole, repeated = np.ceil(layers / virtual_stages), np.ceil(recomputed / virtual_stages)
-    return whole * sharded.layer_seconds + repeated * x.times.recompute_seconds
+    return whole * sharded.layer_seconds + repeated * sharded.pipeline.times.recompute_seconds
 
 
 def alike_stages(x: Pipeline, pipeline: int) -> Ints:
@@ -223,28 +229,23 @@ def alike_stages(x: Pipeline, pipeline: int) -> Ints:
     return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
 
 
-def excess_seconds(
-    x: Pipeline, sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int
-) -> float:
+def excess_seconds(sharded: ShardedTimes, counts: PipelineCounts, layers: int, recomputed: int, *, stage: int) -> float:
     """Compute the seconds that unequal chunks of the slowest stage add to a step, by the order of events."""
     # The last stage has the head in its last chunk, a third of it forward: one product of three.
-    last = stage == counts.pipeline - 1
+    x, last = sharded.pipeline, stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
     first = bool(transformer.smaller_chunks_first(x.machine.model, stage))
     return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
-def pipeline_bubble_seconds(
-    sharded: ShardedTimes, order: Schedule, counts: PipelineCounts, stage_seconds: Num, send_seconds: Num
-) -> Num:
+def pipeline_bubble_seconds(sharded: ShardedTimes, counts: PipelineCounts, stage_seconds: Num, send: Num) -> Num:
     """Compute the bubble of a step: seconds to fill and drain the pipeline, `stage_seconds` a micro-batch and stage."""
     # The passes share a stage's time as they share a layer's.
-    layer = sharded.layer_seconds
-    forward, weights = sharded.times.forward_seconds / layer, sharded.times.weight_gradient_seconds / layer
-    p, v, chunk = counts.pipeline, counts.virtual_stages, stage_seconds / counts.virtual_stages
+    x, layer, chunk = sharded.pipeline, sharded.layer_seconds, stage_seconds / counts.virtual_stages
+    forward, weights = x.times.forward_seconds / layer, x.times.weight_gradient_seconds / layer
     passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
-    return schedule.bubble_seconds(order, p, v, *passes, send_seconds, micro_batches=counts.micro_batches)
+    return schedule.bubble_seconds(x.order, counts, passes, send)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,23 +264,21 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
-def between_sites_seconds(
-    x: Pipeline, fibre: LayoutFibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num
-) -> Num:
+def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: PipelineCounts, layers: Num) -> Num:
     """Compute the exposed seconds of a step's gradient exchange between sites, of the stage that ends last."""
     # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
     # the next; under interleaving their chunks are, each with 1/v of the bytes, one chunk's pass apart.
     if fibre is None or fibre.sites < 2:
         return 0.0
-    gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=pipeline)
+    gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=counts.pipeline)
     size = wan.exchange_bytes(gradients, fibre.sites)
     backward = x.times.backward_seconds
     one = layer_time.wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
-    each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(virtual_stages)
-    return one + queue_seconds(np.asarray(pipeline) * v, each / v, layers * backward / v)
+    each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(counts.virtual_stages)
+    return one + queue_seconds(np.asarray(counts.pipeline) * v, each / v, layers * backward / v)
 
 
-def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
+def sends_beside_rings(x: Pipeline, counts: PipelineCounts, racks: Num) -> Num:
     """Count the sends on a step's critical path that meet rings of the GPUs that send; none inside a rack."""
     # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
     # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
@@ -287,22 +286,20 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
     # none: its last pass sends nothing. Where gradients do not overlap passes, a stage's ring follows its last send,
     # and under ZB-H1 its last W. ZeRO-2 and 3 have rings in every micro-batch, which all sends that passes do not hide
     # meet; hidden ones follow the rings already (`sharded_times` takes their time from the NIC).
-    several, software = np.asarray(pipeline) > 1, x.machine.software
-    way = np.where(several, pipeline * virtual_stages - 1, 0)
+    several, v, software = np.asarray(counts.pipeline) > 1, counts.virtual_stages, x.machine.software
+    way = np.where(several, counts.pipeline * v - 1, 0)
     if x.zero_stage > 1:
-        shown = np.where(np.asarray(virtual_stages) > 1, 1 - ("sends" in software.overlaps), 1.0)
-        met = 2 * (way + several * micro_batches * virtual_stages * shown)
+        shown = np.where(np.asarray(v) > 1, 1 - ("sends" in software.overlaps), 1.0)
+        met = 2 * (way + several * counts.micro_batches * v * shown)
     else:
         met = way * (x.order == "1f1b" and ("gradients" in software.overlaps))
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
 
 def once_parts(
-    x: Pipeline,
     sharded: ShardedTimes,
     fibre: LayoutFibre | None,
     counts: PipelineCounts,
-    group: ReplicaGroup,
     layers: Num,
     chunk_seconds: Num,
     send: Num,
@@ -312,19 +309,20 @@ def once_parts(
     """Compute the seconds of a step's parts that occur once, by the largest stage's `layers` and the largest chunk."""
     # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
-    p, v, micro_batches, zero = counts.pipeline, counts.virtual_stages, counts.micro_batches, x.zero_stage
-    m, s, w = x.machine, x.shape, weights_of(x.machine, x.shape)
+    x, group = sharded.pipeline, sharded.group
+    p, v = counts.pipeline, counts.virtual_stages
+    m, s, w, zero = x.machine, x.shape, weights_of(x.machine, x.shape), x.zero_stage
     end = memory.end_copies(m.model, 0, p)
     # The stage that ends last is taken to be as large as the largest.
     last = m, s, w, group, x.times, counts
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
     parts = {
-        "pipeline_bubble": pipeline_bubble_seconds(sharded, x.order, counts, chunk_seconds * v, send),
+        "pipeline_bubble": pipeline_bubble_seconds(sharded, counts, chunk_seconds * v, send),
         "data_parallel": layer_time.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
-        "between_sites": between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=layers),
-        "end_sharding": 0.0 * micro_batches,
+        "between_sites": between_sites_seconds(x, fibre, counts, layers),
+        "end_sharding": 0.0 * counts.micro_batches,
     }
     if zero >= 2:
         # Stage 3 gathers embeddings once and keeps them until their backward pass, stages 2 and 3 reduce their
@@ -332,10 +330,10 @@ def once_parts(
         # what they can of it.
         _, traffic = layer_time.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
         exposed = np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
-        parts["end_sharding"] = micro_batches * exposed
+        parts["end_sharding"] = counts.micro_batches * exposed
     if alone:
         return parts
-    met = sends_beside_rings(x, p, v, micro_batches, group.racks)
+    met = sends_beside_rings(x, counts, group.racks)
     parts["ring_wait"] = 0.0
     if np.any(np.asarray(met) > 0):  # sends on the critical path wait for rings between racks on NICs and links
         groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
@@ -349,23 +347,31 @@ def once_parts(
     return parts
 
 
+def times_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) -> ShardedTimes:
+    """Time the pipeline of a parallel strategy given in full, and its layers under ZeRO, to predict its step."""
+    x = pipeline_of(m, strategy.shape, c.transport_slowdown)
+    x = replace(x, zero_stage=strategy.zero_stage, order=strategy.schedule)
+    x = inside_rack(x) if strategy.stages_per_rack >= strategy.pipeline_parallel else x
+    racks, shards = strategy.group_racks(m.rack.gpus), strategy.min_replicas
+    return sharded_times(x, ReplicaGroup(strategy.replicas_per_rack, racks, shards, c.allreduce_slowdown))
+
+
 def step_breakdown(
-    machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup | None = None
+    machine: Machine, c: Conditions, strategy: ParallelStrategy, sharded: ShardedTimes | None = None
 ) -> dict[str, float]:
-    """Predict the seconds of one step by part; the parts sum to the step."""
+    """Predict the seconds of one step by part, which sum to the step; `sharded`: the times of its layers, if known."""
     # The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
     # filling and draining take the largest chunk of any stage on every other stage.
-    x = pipeline_of_strategy(machine, c, strategy)
-    group = replace(group or _group(machine, strategy), slowdown=c.allreduce_slowdown)
-    sharded, p, v = sharded_times(x, group), strategy.pipeline_parallel, strategy.virtual_stages
+    sharded = times_of_strategy(machine, c, strategy) if sharded is None else sharded
+    x, p, v = sharded.pipeline, strategy.pipeline_parallel, strategy.virtual_stages
     counts, send = PipelineCounts(p, v, strategy.micro_batches), float(x.send(c.pipeline_send_slowdown, p))
     layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
     heads = np.where(np.arange(p) == p - 1, x.head, 0.0) + np.where(np.arange(p) == 0, x.embedding, 0.0)
     n = float(schedule.effective_micro_batches(strategy.micro_batches, p, v))
     each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
-    waits = np.array([excess_seconds(x, sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
+    waits = np.array([excess_seconds(sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
     front = np.array(transformer.front_by_stage(machine.model, strategy.layers_per_stage, v))
-    each = stage_seconds(x, sharded, v, layers, recompute, send) + front * x.front_excess_seconds
+    each = stage_seconds(sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))
     slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
     usual = slow_layers - dense
@@ -373,12 +379,12 @@ def step_breakdown(
         part: n * (usual * seconds + dense * x.front.parts[part]) for part, seconds in x.times.parts.items()
     }
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
-    sites, fibre = sum(d > 0 for d in strategy.data_parallel_by_site), None
-    if sites > 1 and c.wan_gbps is not None:
+    fibre, sites = None, sum(d > 0 for d in strategy.data_parallel_by_site)
+    if c.wan_gbps is not None:
         fibre = LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms or 0.0, round_trips=c.wan_round_trips)
-    parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
-    chunk = np.max(chunk_seconds(x, sharded, v, layers, recompute))
-    parts |= once_parts(x, sharded, fibre, counts, group, int(layers.max()), chunk, send)
+    parts["pipeline_send"] = n * exposed_seconds(sharded, v, slow_layers, send)
+    chunk = np.max(chunk_seconds(sharded, v, layers, recompute))
+    parts |= once_parts(sharded, fibre, counts, int(layers.max()), chunk, send)
     parts["chunk_wait"] = waits[slowest]
     parts["sharding"] += parts.pop("end_sharding")
     parts["recompute"] += n * repeated * x.times.recompute_seconds
@@ -393,7 +399,8 @@ def metrics(
     # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
     # the time on a clock goes into steps where failures count; else the workload says it.
     m, workload, shape, p = machine_of(instance), instance.workload, strategy.shape, strategy.pipeline_parallel
-    parts, by_part = step_breakdown(m, c, strategy), worst_memory(m, strategy)
+    sharded, by_part = times_of_strategy(m, c, strategy), worst_memory(m, strategy)
+    parts = step_breakdown(m, c, strategy, sharded)
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
@@ -402,13 +409,12 @@ def metrics(
     gradient_bytes = stage_gradient_bytes(m, shape, np.array(strategy.layers_per_stage), stage=np.arange(p), pipeline=p)
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
-    x, group, between_racks = pipeline_of_strategy(m, c, strategy), _group(m, strategy), p > strategy.stages_per_rack
-    sharded = sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
+    x, group, between_racks = sharded.pipeline, sharded.group, p > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
     allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
     backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
     sent = layer_time.pipeline_send_bytes(x.machine, shape)
-    met = sends_beside_rings(x, p, strategy.virtual_stages, strategy.micro_batches, group.racks)
+    counts = PipelineCounts(p, strategy.virtual_stages, strategy.micro_batches)
     return LayoutMetrics(
         step_seconds=seconds,
         breakdown_seconds=parts,
@@ -424,7 +430,7 @@ def metrics(
         pipeline_send_seconds=float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
         pipeline_send_nic_seconds=sent / m.gpu.nic_bytes_per_second if between_racks else 0.0,  # at the ideal rate
         pipeline_send_window_seconds=float(chunk * free),
-        sends_beside_rings=float(met),
+        sends_beside_rings=float(sends_beside_rings(x, counts, group.racks)),
         allreduce_layer_seconds=float(allreduce),
         allreduce_window_seconds=backward,
         wan_window_seconds=max(strategy.layers_per_stage) * backward,
@@ -444,17 +450,6 @@ def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
         return {}
     m = machine_of(instance)
     return step_errors.unmeasured(m) | step_errors.outside(m, strategy_of(layout))
-
-
-def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
-    return ReplicaGroup(strategy.replicas_per_rack, strategy.group_racks(m.rack.gpus), strategy.min_replicas)
-
-
-def pipeline_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) -> Pipeline:
-    """Time the pipeline of a parallel strategy given in full, to predict its step."""
-    x = pipeline_of(m, strategy.shape, c.transport_slowdown)
-    x = replace(x, zero_stage=strategy.zero_stage, order=strategy.schedule)
-    return inside_rack(x) if strategy.stages_per_rack >= strategy.pipeline_parallel else x
 
 
 def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:

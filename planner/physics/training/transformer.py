@@ -11,6 +11,13 @@ import numpy as np
 
 from planner.instance.workload import DepthLaw, LossLaw, Model, PointsLaw, PowerOf
 from planner.physics import Num
+from planner.physics.training.schedule import chunk_sizes
+
+
+def head_widths(model: Model) -> tuple[int, int]:
+    """Return the widths of a head's query and key, nope and rope under latent attention, and of its value."""
+    latent = model.latent_attention
+    return (model.head, model.head) if latent is None else (latent.head_nope + latent.head_rope, latent.head_value)
 
 
 def attention_parameters(model: Model) -> int:
@@ -81,9 +88,7 @@ def attention_score_flop(
     product as its value (arXiv 2412.19437, eqs. 9-10). A causal kernel skips the masked half: s²/2 pairs of query and
     key, or with a window w the sum of min(i + 1, w) over the positions i, never more than s²/2; another skips nothing.
     """
-    latent = model.latent_attention
-    width = 2 * model.head if latent is None else latent.head_nope + latent.head_rope + latent.head_value
-    per_pair = micro_batch * model.heads * width
+    per_pair = micro_batch * model.heads * sum(head_widths(model))
     if not causal:
         return 2 * per_pair * sequence**2
     if window is None:
@@ -109,16 +114,8 @@ def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) ->
 
 def attention_inputs(model: Model) -> int:
     """Count the elements per token of a Transformer layer's queries, keys and values, over all TP ranks."""
-    latent = model.latent_attention
-    if latent is None:
-        return model.head * (model.heads + 2 * model.kv)
-    return model.heads * (2 * (latent.head_nope + latent.head_rope) + latent.head_value)
-
-
-def attention_outputs(model: Model) -> int:
-    """Count the elements per token of a Transformer layer's attention output, over all TP ranks."""
-    latent = model.latent_attention
-    return model.heads * (model.head if latent is None else latent.head_value)
+    key, value = head_widths(model)
+    return model.heads * key + model.kv * (key + value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,27 +154,19 @@ def smaller_chunks_first(model: Model, stage: Num) -> Num:
 def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
     """Count the dense front layers of each pipeline stage, whose chunks follow each other stage by stage, in rounds."""
     left, found = front_layers(model), [0] * len(layers_per_stage)
-    for chunk in range(virtual_stages):
-        for stage, layers in enumerate(layers_per_stage):
-            size = layers // virtual_stages + (chunk < layers % virtual_stages)
+    for sizes in zip(*(chunk_sizes(layers, virtual_stages) for layers in layers_per_stage), strict=True):
+        for stage, size in enumerate(sizes):
             found[stage] += min(left, size)
             left -= min(left, size)
     return tuple(found)
 
 
 def fitted_power_law(x: Sequence[float], y: Sequence[float], at: float) -> float:
-    """Fit a power law by least squares of logarithms to return y at an x. ValueError: not two different positive x."""
-    if len(x) != len(y) or len(set(x)) < 2 or min(*x, *y) <= 0:
-        raise ValueError("a power law needs equally many positive x and y, at two different x or more")
+    """Fit a power law by least squares of logarithms to points of two different x or more; return y at an x."""
     u, w = np.log10(np.asarray(x, dtype=float)), np.log10(np.asarray(y, dtype=float))
     du = u - u.mean()
     slope = float(du @ (w - w.mean()) / (du @ du))
     return float(10.0 ** (slope * np.log10(at) + float(w.mean() - slope * u.mean())))
-
-
-def budget_flop(flop_per_second: Num, seconds: Num, *, utilisation: float = 1.0) -> Num:
-    """Compute the FLOP budget of training that a rate yields in a time, at the share that the model uses."""
-    return flop_per_second * seconds * utilisation
 
 
 def training_flop(parameters: Num, tokens: Num) -> Num:

@@ -15,7 +15,7 @@ from joint_strategies import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
-from planner.checks.strategy_space_check import Cut, CutPipelines, Ints, Space, inner_degrees, most_racks
+from planner.checks.strategy_space_check import Cut, CutPipelines, Space, inner_degrees, most_racks
 from planner.checks.strategy_times_check import (
     PipelineSplits,
     StepTimeBound,
@@ -27,6 +27,7 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
 from planner.models.joint.strategy_space import problem_of
+from planner.physics import Ints
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import Conditions
@@ -132,9 +133,9 @@ def test_a_pinned_split_is_the_only_one() -> None:
         if fits:
             a, b, host = split.pipeline, split.sharded, cut.times.machine.software.microbatch_seconds
             one, two = (
-                float(step_prediction.stage_seconds(a, b, 1, n, r, split.send)) + host for n, r in ((1, 1), (2, 0))
+                float(step_prediction.stage_seconds(b, 1, n, r, split.send)) + host for n, r in ((1, 1), (2, 0))
             )
-            chunk = max(float(step_prediction.chunk_seconds(a, b, 1, n, r)) for n, r in ((1, 1), (2, 0)))
+            chunk = max(float(step_prediction.chunk_seconds(b, 1, n, r)) for n, r in ((1, 1), (2, 0)))
             each = max(one + a.embedding, two + a.head)
             assert split.least() == pytest.approx(each + split.once(chunk, 2), rel=1e-12)
 
@@ -159,7 +160,9 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
             used = sum(memory.memory_by_stage(machine, strategy).values())
             if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
                 continue
-            parts = step_prediction.step_breakdown(cut.space.machine, conditions, strategy, group)
+            times = step_prediction.times_of_strategy(cut.space.machine, conditions, strategy)
+            times = step_prediction.sharded_times(times.pipeline, replace(group, slowdown=PHI))
+            parts = step_prediction.step_breakdown(cut.space.machine, conditions, strategy, times)
             found.append((sum(parts.values()) / m, _with_least_waits(split, m, layers, repeated)))
     return found
 
@@ -169,13 +172,11 @@ def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], re
     n, counts = float(schedule.effective_micro_batches(m, p, v)), schedule.PipelineCounts(p, v, m)
     stages = []
     for k, (a, r) in enumerate(zip(layers, repeated, strict=True)):
-        own = float(step_prediction.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.host_seconds
+        own = float(step_prediction.stage_seconds(sharded, v, a, r, split.send)) + x.machine.software.host_seconds
         wait = schedule.min_excess_seconds(counts, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
         stages.append(n * (own + x.head * (k == p - 1) + x.embedding * (k == 0)) + float(wait))
-    chunk = max(
-        float(step_prediction.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True)
-    )
-    once = step_prediction.once_parts(x, sharded, None, counts, split.group, max(layers), chunk, split.send)
+    chunk = max(float(step_prediction.chunk_seconds(sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True))
+    once = step_prediction.once_parts(sharded, None, counts, max(layers), chunk, split.send)
     return (max(stages) + float(sum(once.values()))) / m
 
 

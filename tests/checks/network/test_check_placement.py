@@ -12,7 +12,7 @@ from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rul
 from planner.checks.cables import _links_out, _most_flows, sends_that_meet
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.transport import locality, ring_loads, send_loads
+from planner.physics.network.transport import locality, uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 
 PLAN = small()
@@ -100,11 +100,10 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
     d, stages, wrap = x
     assert d.faults() == []
     where = locality(stages, d.block_racks, wrap=wrap)
-    sends = send_loads(d, where.share_leaving)
-    rings = ring_loads(d, where.allreduces_leaving)
+    loads = uplink_loads(d, where.share_leaving, where.allreduces_leaving)
     for level, (racks, links) in _links_out(d).items():
         flows, groups = _most_flows(stages, racks, wrap=wrap)
-        assert (flows / links, groups / links) == pytest.approx((sends[level], rings[level]))
+        assert (flows / links, groups / links) == pytest.approx(loads[level])
 
 
 @each(("change", "met"), [

@@ -17,8 +17,8 @@ from planner.api.plans import check
 from planner.checks.check_plan import violations
 from planner.checks.cost import RULES, RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit
-from planner.checks.strategy_space_check import Floats
 from planner.instance.grid import Line, PowerNode
+from planner.physics import Floats
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.plan.plan import Plan

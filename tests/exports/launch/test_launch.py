@@ -20,7 +20,7 @@ from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, questi
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import LaunchRun, _switches, decided, launch_file, nearest_choices, run_of
+from planner.exports.launch import LaunchRun, _parallel, decided, launch_file, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
 from planner.imports.recipes import layout_of_run, run_of_text
@@ -397,7 +397,7 @@ def test_other_exchanges_overlap_where_megatron_can(changes, overlaps, flags):
     software = Software.model_validate(catalogue("software")["megatron-bridge"])
     switched = software.replaced(overlaps=overlaps)
     layout = mixture().layout.replaced(**changes)
-    found = _switches(replace(mixture(), layout=layout, software=switched))
+    found = _parallel(replace(mixture(), layout=layout, software=switched))
     assert {flag for flag in OVERLAP_FLAGS.values() if found.get(flag)} == flags
 
 

@@ -29,7 +29,7 @@ from planner.models import FabricRequest
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_designs import bill
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.transport import slowdowns, uplink_loads
 
 
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:
@@ -136,8 +136,7 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
         usd = bill(i.network, s, d, [spine]).usd
         for n in range(1, stages + 1):
             c = crossings(stages, blocks, n, 1, d.domain_racks, d.domains_per_pod, wrap=traffic.wrap)
-            send = pipeline_send_slowdown(PHI, d, *c.share_leaving)
-            allreduce = allreduce_slowdown(PHI, d, *c.allreduces_leaving)
+            send, allreduce = slowdowns(PHI, uplink_loads(d, c.share_leaving, c.allreduces_leaving))
             if math.isfinite(send + allreduce):
                 seen += 1
                 assert beaten(x, send, allreduce, usd), (d, n, send, allreduce, usd)

@@ -16,7 +16,7 @@ from planner.models import FABRIC_AXES, FabricRequest, Options
 from planner.models.fabric.fabric_templates import FrontierRow, alternatives
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import bill
-from planner.physics.network.transport import pipeline_send_slowdown
+from planner.physics.network.transport import slowdowns, uplink_loads
 
 Point = dict[str, float]
 AXES = [a for n in (1, 2, 3, 4) for a in itertools.combinations(("time", "power", "leaf", "splits"), n)]
@@ -26,9 +26,8 @@ def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
     """Return what every axis says of a design."""
     price = bill(i.network, s, d)
     crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
-    slow = pipeline_send_slowdown(
-        i.network.transport.slowdown, d, *map(float, crossed), free=free_by_exchange(r, d, s.port_gbps)
-    )
+    loads = uplink_loads(d, [*map(float, crossed)], free=free_by_exchange(r, d, s.port_gbps))
+    slow, _ = slowdowns(i.network.transport.slowdown, loads)
     return {
         "cost": price.usd,
         "time": slow,

@@ -104,7 +104,7 @@ def test_the_cheapest_of_two_tiers(gpus: int) -> None:
 def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model_musd: float) -> None:
     """By hand: 4,096 GPUs take 128 leaves at $36K, 32 spines at $150K, and a link of either kind for each GPU."""
     found = cheapest(one_to_one(8, LEAF, SPINE), gpus // 8)
-    assert (found.switch, found.above[0], found.design.tiers) == (LEAF.name, SPINE.name, 2)
+    assert (*found.models[:2], found.design.tiers) == (LEAF, SPINE, 2)
     assert found.usd / 1e6 == pytest.approx(mixed_musd, abs=5e-4)
     alone = min(cheapest(one_to_one(8, box), gpus // 8).usd for box in (LEAF, SPINE))
     assert alone / 1e6 == pytest.approx(one_model_musd, abs=5e-4)
@@ -117,7 +117,7 @@ def test_other_ports_are_not_mixed(unlike: dict[str, float]) -> None:
     i = one_to_one(4, switch(8, 1e5), switch(12, 1.0, **unlike), max_tiers=3)
     found = every_template(i, SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4), 2)
     assert found
-    assert all(set(f.above) == {f.switch} for f in found)
+    assert all(len({*f.models}) == 1 for f in found)
 
 
 def test_a_model_that_another_outdoes_is_no_choice() -> None:
@@ -126,5 +126,5 @@ def test_a_model_that_another_outdoes_is_no_choice() -> None:
     for pins, names in (({}, {"8x1", "12x1"}), ({"fabric.spine_switch": "6x1"}, {"6x1"})):
         i = one_to_one(2, *boxes, pins=pins, min_core_share=0.0)
         found = every_template(i, SiteTraffic(stages=6, unit_racks=1, wrap=True, rails=2), 4)
-        assert {f.above[0] for f in found if f.design.tiers > 1} <= names
-        assert any(f.above[0] == "6x1" for f in found) == bool(pins)
+        assert {f.models[1].name for f in found if f.design.tiers > 1} <= names
+        assert any(f.models[1].name == "6x1" for f in found) == bool(pins)

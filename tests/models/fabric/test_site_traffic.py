@@ -28,8 +28,8 @@ def test_runs_of_any_size_are_counted(seed: int) -> None:
     assert sorted(rack for ranks in order for rack in ranks) == list(range(every * unit))
     sizes = sorted({r.randint(1, every + 1) for _ in range(12)})
     some = np.unique([n, r.randint(1, stages)])
-    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=wrap, rails=1)
-    found = traffic.leaving(blocks, some, np.array(sizes), shares=True)
+    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=wrap, rails=1, exchange_gbps=1)
+    found = traffic.leaving(blocks, some, np.array(sizes))
     for size, (flows, allreduces, share) in zip(sizes, found[some.tolist().index(n), :, :3].tolist(), strict=True):
         x = locality(order, (size * unit, size * unit * 10**6), wrap=wrap)
         assert (flows / size, allreduces, share) == (x.share_leaving[0], x.allreduces_leaving[0], x.stage_in[0])
@@ -41,12 +41,12 @@ def test_the_first_run_alone(seed: int) -> None:
     stages, blocks, wrap = r.randint(1, 9), r.randint(2, 8), r.random() < 0.5
     sizes = np.arange(1, stages * blocks)
     every = np.arange(1, stages + 1)
-    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=wrap, rails=1)
-    firsts = traffic.leaving(blocks, every, sizes, shares=True, first_only=True)
+    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=wrap, rails=1, exchange_gbps=1)
+    firsts = traffic.leaving(blocks, every, sizes, first_only=True)
     for n in range(1, stages + 1):
         order = rank_order(stages, blocks, n, 1)
         pairs = list(pairwise(order)) + ([(order[-1], order[0])] if wrap and stages > 1 else [])
-        worst = traffic.leaving(blocks, np.array([n]), sizes, shares=True)[0]
+        worst = traffic.leaving(blocks, np.array([n]), sizes)[0]
         for i, size in enumerate(sizes.tolist()):
             out = sum(a < size <= b for x, y in pairs for a, b in zip(x, y, strict=True))
             into = sum(b < size <= a for x, y in pairs for a, b in zip(x, y, strict=True))
@@ -56,7 +56,8 @@ def test_the_first_run_alone(seed: int) -> None:
 
 @each("share", [0.0, 0.5])
 def test_loads_of_leaves_are_those_of_runs_and_take_no_memory_for_other_sizes(share: float) -> None:
-    traffic, sizes, stripes = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=1), np.arange(1, 25), np.arange(1, 5)
+    traffic = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=1, exchange_gbps=1)
+    sizes, stripes = np.arange(1, 25), np.arange(1, 5)
     of_leaves, of_runs = Loads(traffic, 5), Loads(traffic, 5)
     leaves = of_leaves.leaves(sizes, stripes, share, lambda: None)
     assert not of_leaves.rows

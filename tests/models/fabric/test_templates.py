@@ -26,13 +26,7 @@ from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
-from planner.physics.network.transport import (
-    Locality,
-    allreduce_slowdown,
-    exchange_leaving,
-    free_uplinks,
-    pipeline_send_slowdown,
-)
+from planner.physics.network.transport import Locality, exchange_leaving, free_uplinks, slowdowns, uplink_loads
 from planner.plan.plan_sections import SiteFabric
 
 FLOOR = {"rack_pitch_m": 1.0, "row_pitch_m": 2.0, "racks_per_row": 4, "rise_m": 1.0, "spread_m": 2.0}
@@ -100,13 +94,11 @@ def counted(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> Locality:
     return crossings(traffic.stages, blocks, n, traffic.unit_racks, *parts, wrap=traffic.wrap)
 
 
-def slowdowns(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
+def slowed(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
     """Return the slowdowns of a design by the checker's functions."""
     x = counted(traffic, blocks, n, d)
     free = free_uplinks(d, traffic.exchange_gbps, *x.stage_in)
-    send = x.share_leaving
-    reduced = x.allreduces_leaving
-    return pipeline_send_slowdown(PHI, d, *send, free=free), allreduce_slowdown(PHI, d, *reduced, free=free)
+    return slowdowns(PHI, uplink_loads(d, x.share_leaving, x.allreduces_leaving, free))
 
 
 def of_materials(i: Instance, s: Switch, above: list[Switch], d: Design, price: Bill) -> float:
@@ -128,19 +120,18 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
     """Price and power are those of the bill, ports fit, and slowdowns are counted on the order of racks."""
     (i, traffic, blocks), (t, x) = CASES[name], table(name)
     assert len(x)
-    by_name = {s.name: s for s in i.network.switches}
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
         d = found.design
         assert d.faults() == []
-        leaf, above = by_name[found.switch], [by_name[name] for name in found.above]
+        leaf, *above = found.models
         assert (d.ports, d.tier_ports["spine"]) == (leaf.ports, above[0].ports)
         price = bill(i.network, leaf, d, above)
         assert k % 3 or of_materials(i, leaf, above, d, price) == pytest.approx(price.usd, abs=0.006)
         assert (x.usd[k], x.mw[k]) == pytest.approx((price.usd, price.mw), rel=1e-9)
         assert (found.usd, found.mw) == (price.usd, price.mw)
         assert d.racks == traffic.racks(blocks)
-        exact = slowdowns(traffic, blocks, found.stripes, d)
+        exact = slowed(traffic, blocks, found.stripes, d)
         assert (found.send, found.allreduce) == exact
         assert (x.send[k], x.allreduce[k]) == exact
         order = rank_order(traffic.stages, blocks, found.stripes, traffic.unit_racks)
@@ -248,7 +239,7 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
             models[s.name].add(above[0].name)
             usd = bill(i.network, s, d, above).usd
             for n in range(1, traffic.stages + 1):
-                own = slowdowns(traffic, blocks, n, d)
+                own = slowed(traffic, blocks, n, d)
                 if not math.isfinite(sum(own)):
                     continue
                 free = free_uplinks(d, traffic.exchange_gbps, *counted(traffic, blocks, n, d).stage_in)

@@ -36,16 +36,16 @@ def built(i: Instance, site: str | None = None) -> list[Template]:
 def stated(t: Template) -> dict[str, Any]:
     """Return the choices of a template by the names of their pins, as the plan states them."""
     d: Design = t.design
-    planes = next(s.planes for s in SWITCHES if s.name == t.switch)
+    leaf, spine, core, _ = t.models
     return {
-        "planes": planes * d.lanes, "ports_per_switch": d.ports, "tiers": d.tiers,
+        "planes": leaf.planes * d.lanes, "ports_per_switch": d.ports, "tiers": d.tiers,
         "leaf_domain_racks": d.domain_racks, "leaf_down_ports": d.leaf_down, "leaf_up_ports": max(d.up_port_range),
         "spine_down_ports": d.spine_down if d.tiers > 1 else 0, "spine_up_ports": d.spine_up if d.tiers > 1 else 0,
         "core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up if d.tiers > 3 else 0,
         "leaf_bundle": d.leaf_bundle, "spine_bundle": d.spine_bundle, "rails_per_pod": d.rails_per_pod,
-        "leaf_domains_per_pod": d.domains_per_pod, "switch": t.switch, "family": t.family,
+        "leaf_domains_per_pod": d.domains_per_pod, "switch": leaf.name, "family": t.family,
         "group_links": d.group_links,
-        "spine_switch": t.above[0] if d.tiers > 1 else "", "core_switch": t.above[1] if d.tiers > 2 else "",
+        "spine_switch": spine.name if d.tiers > 1 else "", "core_switch": core.name if d.tiers > 2 else "",
     }  # fmt: skip
 
 

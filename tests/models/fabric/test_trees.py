@@ -15,7 +15,7 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import FabricRequest, Options
-from planner.models.fabric import fabric_templates, trees
+from planner.models.fabric import trees
 from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest, Ints
 from planner.models.fabric.fabric_templates import Templates, alternatives
 from planner.models.fabric.site_mode import SiteMode
@@ -167,10 +167,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     found: Asked = []
 
     def noted(s: SiteMode, tiers: int) -> Ints:
-        found.extend([s] * (not s.mode.grouped))
-        return trees.sizes_of_trees(s, tiers)
+        found.extend([s] * (tiers == 4 and not s.mode.grouped))
+        return sizes(s, tiers)
 
-    monkeypatch.setattr(fabric_templates, "ZONES", fabric_templates.ZONES._replace(sizes=noted))
+    sizes = SiteMode.sizes
+    monkeypatch.setattr(SiteMode, "sizes", noted)
     return found
 
 

@@ -18,6 +18,7 @@ from planner.models.joint.joint_world import EPS, JointPlan, Shape, Target, open
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch, SlowdownChoice
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
+from planner.models.joint.shapes.shape_class import _WithEndpoints
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit
@@ -41,7 +42,8 @@ class Tabled(CheapestSearch):
         self.usd = dict(zip(self._rtts, np.minimum.accumulate(usd).tolist(), strict=True))
         self.need = dict(zip(self._rtts, sorted(r.randint(1, 8) for _ in self._rtts), strict=True))
         self.slope, self.level = r.choice([0.0, 10.0, 150.0]), SlowdownLevel(1.0, 1.0, r.choice([0.0, 50.0]))
-        self.shape_problem = SimpleNamespace(racks=1)  # type: ignore[assignment]
+        self.shape_problem = SimpleNamespace(racks=1, world=SimpleNamespace(sites=self))  # type: ignore[assignment]
+        self.cutoff = math.inf
         self.slack, self.shared = r.choice([0.0, 30.0, 200.0]), set[tuple[int, float]]()
         self.fewest = r.randint(1, self.need[self._rtts[0]])
         self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}  # type: ignore[assignment]
@@ -89,10 +91,10 @@ class Tabled(CheapestSearch):
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:  # noqa: ARG002
         return False
 
-    def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
-        usd = self.price(c.waves, rtt) + c.level.usd
+    def _as_built(self, c: NetworkCandidate, most: float) -> JointPlan | None:  # noqa: ARG002
+        usd = self.price(c.wavelengths, c.rtt_ms) + c.level.usd
         nothing: dict[str, Any] = dict.fromkeys(x.name for x in fields(JointPlan))
-        return None if math.isinf(usd) else JointPlan(**nothing | {"capital_usd": usd})
+        return None if math.isinf(usd) else JointPlan(**nothing | {"seconds": c.seconds, "capital_usd": usd})
 
 
 @pytest.mark.parametrize("asked", [0, 1, 4])
@@ -211,6 +213,16 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> F
     return FastestSearch(shape_problem=shape_problem, cutoff=math.inf)
 
 
+def refused(search: FastestSearch, waves: int, rtt: float) -> list[float]:
+    """Return what $10,000 refused at some wavelengths and a round trip says of every number of wavelengths."""
+    level = SlowdownLevel(1.0, 1.0, 0.0)
+    search.asked[level] = [(waves, rtt, 10_000.0)]
+    # What is known without the refusal is nothing.
+    search._lower_bounds = lambda _: np.zeros(5 if search.shape_problem.several else 1)  # type: ignore[method-assign]
+    assert not search._totals(level, rtt + 1.0).any()  # a longer round trip may cost less
+    return [float(x) for x in search._totals(level, rtt)]
+
+
 # Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
 BY_FIBRE = [4_800, 9_900, 10_000, 10_100, 10_200]
 
@@ -225,7 +237,7 @@ BY_FIBRE = [4_800, 9_900, 10_000, 10_100, 10_200]
 )
 def test_what_a_refusal_says_of_other_wavelengths(gateway: bool | None, designed: bool, found: list[int]) -> None:
     """Refused $10,000 at two wavelengths and 5 ms, which is 500 km: nothing of fewer with gateways."""
-    assert bounds(gateway=gateway, designed=designed)._refused_at(2, 5.0, 10_000.0).tolist() == found
+    assert refused(bounds(gateway=gateway, designed=designed), 2, 5.0) == found
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -250,9 +262,22 @@ def test_known_prices_bound_the_others(seed: int) -> None:
             assert prices.lower(*x) <= usd[x] + 0.01 and prices.upper(*x) >= usd[x] - 0.01
 
 
+def test_what_a_class_learns_of_its_sites_never_falls() -> None:
+    """Refused with less left for the sites, at the same wavelengths, a class keeps the larger bound."""
+    q: Any = bounds(gateway=None).shape_problem
+    q.world.site_bounds = SimpleNamespace(exceeds=lambda *_: True)
+    q.world.budget, q.traffic = 50_000.0, SimpleNamespace(racks=lambda _: 1)
+    search = _WithEndpoints(shape_problem=q, cutoff=1.0)
+    search._power_usd = 0.0
+    for usd, left in ((9_000.0, 41_000.0), (5_000.0, 45_000.0), (8_000.0, 45_000.0)):
+        search.floor_tables[5.0] = (0, 0.0, 0.0), np.zeros(5)
+        assert search.refuses(NetworkCandidate(1.0, 0.0, SlowdownLevel(1.0, 1.0, usd), 3, 5.0))
+        assert search.lower_bounds == {(1, 5.0): pytest.approx(left, abs=1)} and not search.floor_tables
+
+
 def test_one_site_has_one_bound() -> None:
     """Without fibre a refusal is of the one plan that there is."""
-    assert bounds(gateway=True, sites=1)._refused_at(0, 0.0, 10_000.0).tolist() == [10_000]
+    assert refused(bounds(gateway=True, sites=1), 0, 0.0) == [10_000]
 
 
 @each(("known", "round_trips", "sites", "tried"), [

@@ -15,9 +15,9 @@ from planner.checks.layout import broken_rules
 from planner.errors import InputError
 from planner.imports.command_options import Wish
 from planner.imports.instance_file import first_instance
-from planner.instance.framework_rules import FREE, rules_of
+from planner.instance.framework_rules import FREE
 from planner.instance.instance import Instance
-from planner.instance.workload import Model
+from planner.instance.workload import Model, catalogue, rules_of
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.strategy_space import problem_of
 from planner.plan.certificate import declared_space
@@ -154,6 +154,13 @@ def test_a_stack_of_ones_own_has_no_rules() -> None:
     assert under(toy(0), "megatron-core").workload.rules is rules_of("megatron-core")
     assert "framework_rules" not in under(toy(0), "megatron-core").model_dump()["workload"]
     assert all(rules_of(stack).text for stack in STACKS)
+
+
+def test_every_framework_of_the_catalogue_has_its_own_rules() -> None:
+    """The longer of two names that begin alike comes first, so that no name has the rules of another."""
+    known = catalogue("framework_rules")
+    assert {name: rules_of(name).framework for name in known} == {name: known[name]["framework"] for name in known}
+    assert rules_of("nemo-2025") == rules_of("megatron-core") != rules_of("megatron-deepspeed-2023")
 
 
 @each(("stack", "pins"), [

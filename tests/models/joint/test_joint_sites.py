@@ -31,7 +31,6 @@ from planner.models.joint.shapes.site_prices import SiteBounds, rounded_up
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart, SitesExtent
 from planner.models.joint.site_choice import Sites
 from planner.models.sites.split_data import capital_musd
-from planner.models.sites.split_model import penalty_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.solvers import highs
@@ -62,7 +61,7 @@ def least_usd(i: Instance, racks: tuple[int, ...]) -> float:
         where = dict.fromkeys(names, 0) | dict(zip(chosen, racks, strict=True))
         pins = i.pins | {f"sites.racks.{site}": n for site, n in where.items()}
         m, data = angle_formulation.by_angles(i.replaced(pins=pins), SitesRequest())
-        m.goal = pyo.Objective(expr=capital_musd(m, data) + penalty_musd(m, data))
+        m.goal = pyo.Objective(expr=capital_musd(m, data) + m.penalty_musd)
         outcome = highs.run(m)
         if outcome.objective is not None:
             pairs = itertools.combinations(sorted(chosen), 2)
@@ -358,6 +357,16 @@ def test_an_answer_holds_at_its_own_point(seed: int) -> None:
     for point, price in known.known.items():
         assert price < least_by_a_goal(sites, point)
     assert known.paid and known.known
+
+
+def test_more_money_refused_raises_the_bound_of_every_round_trip() -> None:
+    """A point that is refused again with more money has the larger bound, at its round trip and at shorter ones."""
+    sites: Any = SimpleNamespace(paid_sites=lambda *_: None)
+    known, at = SiteBounds(sites=sites), SitesExtent(2, 3, 2, 5.0)
+    for usd in (100.0, 1e9):
+        assert known.exceeds(at, usd)
+        near, here, far = known.by_rtt(at, [2.0, 5.0, 9.0])
+        assert near == here == known.bound(at) > usd and far == 0.0
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, *more(*range(4, 20))])

@@ -18,7 +18,6 @@ from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import (
     Solving,
     _below,
-    conditions_of,
     fastest_of,
     fewest_racks,
     least_run_cost,
@@ -139,7 +138,7 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
     first = solved(i).plan
     assert first is not None
     monkeypatch.setattr(least_capital, "CLIMBED", 0)
-    monkeypatch.setattr(LeastCapital, "_seek", lambda _, near, usd: asked.append(usd / near.capital_usd))
+    monkeypatch.setattr(least_capital, "climb", lambda g, _: asked.append(g.world.budget / first.capital_usd))
     LeastCapital(world=world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
     assert asked == pytest.approx([0.8, 0.8**0.5, 0.8**0.25])
 
@@ -267,7 +266,7 @@ def test_the_fastest_is_that_of_the_joint_optimum_without_a_fabric(seed: int) ->
     slowed = found.seconds / (alone.plan.seconds if alone.plan else 1.0)
     assert 1.0 <= slowed <= 1.1 + 1e-9  # by the transport, which a missing network leaves out
     assert found.bound == found.seconds and found.plan is not None and found.strategy is not None
-    conditions = conditions_of(problem_on(i, 1))
+    conditions = step_prediction.free_conditions(problem_on(i, 1).transport_slowdown)
     assert racks_of(found.plan) <= (i.hardware.racks or 0)
     seconds = sum(step_prediction.step_breakdown(machine_of(i), conditions, found.strategy).values())
     assert seconds / found.plan.column.sequences == pytest.approx(found.seconds, rel=1e-9)

@@ -150,15 +150,12 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     ties = tied_plans._Ties(world=world, loop=search, seconds=limit, usd=plan.capital_usd * 1.2)
     nodes = len(search.heap) + len(search.opened)
     ranked: dict[str, Any] = dict.fromkeys(("rank", "least_rank"), lambda _: (0.0,)) | {"best": (1.0,)}
-    found, proven = ties.least(2.0, **ranked)
-    assert (
-        (found, proven) == (None, True)
-        and ties.loop is not None
-        and len(ties.loop.heap) + len(ties.loop.opened) == nodes > 0
-    )
+    found = ties.least(plan, 2.0, **ranked)
+    assert found.plan is plan and found.proven
+    assert ties.loop is not None and len(ties.loop.heap) + len(ties.loop.opened) == nodes > 0
     ranked = {"rank": simplicity, "least_rank": tied_plans.least_simplicity, "best": simplicity(plan)}
-    simplest, proven = ties.least(0.0, **ranked)
-    assert proven and (simplest is None or simplicity(simplest) < simplicity(plan))
+    simplest = ties.least(plan, **ranked)
+    assert simplest.proven and (simplest.plan is plan or simplicity(simplest.plan) < simplicity(plan))
 
 
 def test_a_faster_plan_that_is_dearer_is_not_the_cheapest() -> None:

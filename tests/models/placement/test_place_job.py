@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from cluster_cases import best, cost, crowded_problem, placements, random_problem, replayed
 from each_case import each
+from ortools.sat.python import cp_model
 from tiers import more
 
 from planner.checks.placement import check_placement
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.models import Options
-from planner.models.placement.place_job import Order, _within_blocks, fewest_cuts, over_all, solve, solve_in_one_tree
-from planner.models.placement.placement_levels import _proven
+from planner.models.placement import place_job, placement_levels
+from planner.models.placement.place_job import Order, _within_blocks, fewest_cuts, solve, solve_in_one_tree
+from planner.models.placement.placement_levels import LevelModel, improve
 from planner.models.placement.placement_problem import (
     Kind,
     Leaf,
@@ -180,15 +182,26 @@ def test_no_bound_along_lines_of_larger_groups_is_false(seed: int) -> None:
         assert f.bounds[3] <= least <= f.values[3]
 
 
-def test_a_run_proves_only_what_it_searched() -> None:
-    """A failure proves nothing, a contradiction no more than what was excluded, and so does a bound."""
-    assert _proven(Outcome(stop=Stop.FAILED, bound=9.0), None) == 0
-    assert _proven(Outcome(stop=Stop.FAILED, infeasible=True), 4) == 0
-    assert _proven(Outcome(stop=Stop.PROVED, infeasible=True), None) == 0
-    assert _proven(Outcome(stop=Stop.PROVED, infeasible=True), 4) == 4
-    assert _proven(Outcome(stop=Stop.LIMIT), None) == 0
-    assert _proven(Outcome(stop=Stop.LIMIT, bound=2.1), None) == 3
-    assert _proven(Outcome(stop=Stop.INTERRUPTED, bound=7.0), 4) == 4
+@each(
+    ("solver", "outcome", "bound"),
+    [
+        ("cpsat", Outcome(stop=Stop.FAILED, bound=9.0), 0),
+        ("highs", Outcome(stop=Stop.FAILED, infeasible=True), 0),
+        ("cpsat", Outcome(stop=Stop.PROVED, infeasible=True), 0),
+        ("highs", Outcome(stop=Stop.PROVED, infeasible=True), 4),
+        ("cpsat", Outcome(stop=Stop.LIMIT), 0),
+        ("cpsat", Outcome(stop=Stop.LIMIT, bound=2.1), 3),
+        ("highs", Outcome(stop=Stop.LIMIT, bound=7.0), 4),
+    ],
+)
+def test_a_run_proves_only_what_it_searched(solver, outcome, bound, monkeypatch) -> None:
+    """A failure proves nothing, a contradiction no more than what was excluded (by HiGHS 4), and so does a bound."""
+    model = cp_model.CpModel()
+    level = LevelModel(model=model, goals=[model.new_int_var(0, 9, "x")], read=lambda _: (None, (4,)), usual="cpsat")
+    monkeypatch.setattr(placement_levels, "linear_runner", lambda *_, **__: lambda _, **__: outcome)
+    solution = Solution(None, (4,), (0,), 1)
+    improve(solution, Options(solver=solver), lambda _: level)
+    assert solution.bounds == (bound,)
 
 
 @pytest.mark.parametrize("seed", range(0, 150, 10))
@@ -264,17 +277,21 @@ def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
 
 
 @each(
-    ("best_values", "trees", "bounds"),
+    ("found", "least"),
     [
-        ((1, 5), [((1, 5), (1, 4)), ((2, 0), (2, 0))], (1, 4)),  # the other tree cannot tie at the first level
-        ((1, 5), [((1, 5), (1, 5)), ((2, 0), (1, 0))], (1, 0)),  # it may, as far as is known
-        ((1, 5), [((1, 5), (1, 5)), ((2, 0), (0, 0))], (0, 0)),
-        ((1, 5), [((1, 5), (1, 5)), ((1, 6), (1, 3))], (1, 3)),
+        ([((1, 5), (1, 4)), ((2, 0), (2, 0))], (1, 4)),  # the other tree cannot tie at the first level
+        ([((1, 5), (1, 5)), ((2, 0), (1, 0))], (1, 0)),  # it may, as far as is known
+        ([((1, 5), (1, 5)), ((2, 0), (0, 0))], (0, 0)),
+        ([((1, 5), (1, 5)), ((1, 6), (1, 3))], (1, 3)),
     ],
 )
-def test_bounds_hold_over_all_trees(best_values, trees, bounds) -> None:
+def test_bounds_hold_over_all_trees(found, least, monkeypatch) -> None:
     """A tree that may still be better, or as good, keeps its say."""
-    assert over_all(best_values, trees) == bounds
+    outcomes = iter([Solution(Packing(), values, lower, 2, lower).outcome() for values, lower in found])
+    monkeypatch.setattr(place_job, "solve", lambda *_, **__: next(outcomes))
+    trees = [PlacementProblem(leaves=(), kinds=(), line=1)] * len(found)
+    at, outcome = solve_in_one_tree(trees, Options(), fragmentation=True)
+    assert (at, outcome.solution.values, outcome.solution.bounds) == (0, (1, 5), least)
 
 
 def test_a_job_that_leaves_its_tree_is_found() -> None:

@@ -9,12 +9,12 @@ import pytest
 from cluster_cases import ways
 
 from planner.models import Options
+from planner.models.placement import placement_changes
 from planner.models.placement.placement_changes import (
     IncompleteGroup,
     LeafBlock,
     LeafLoad,
     PreemptionProblem,
-    _kept,
     _nearest,
     cost,
     in_order,
@@ -75,7 +75,7 @@ def test_the_fewest_nodes_move(seed: int, wanted: int) -> None:
 
 def played(leaves: tuple[LeafLoad, ...], pieces: list[tuple[int, int]], steps: list[tuple[int, int]]) -> list[int]:
     """Make the moves one after another, each into nodes that are free by then; return where the pieces are at last."""
-    free, at = [x.free for x in leaves], [i for i, _ in pieces]
+    free, at = [leaf.size - leaf.fixed - sum(leaf.pieces) for leaf in leaves], [i for i, _ in pieces]
     for piece, to in steps:
         assert to != at[piece] and free[to] >= pieces[piece][1]
         free[at[piece]] += pieces[piece][1]
@@ -215,6 +215,9 @@ def test_a_first_repair_looks_near_before_it_looks_wide() -> None:
     assert _nearest(leaves, [IncompleteGroup(frozenset(), 4)]) == {(0, 2): 4}
 
 
-def test_a_leaf_of_a_groups_own_is_kept_behind_all_others() -> None:
-    """Of leaves alike that no group has, one is looked at for each missing unit."""
-    assert _kept([Leaf((0,), 1, 6)] * 4, [IncompleteGroup(frozenset({3}), 1)], 1) == [0, 3]
+def test_a_leaf_of_a_groups_own_is_searched_behind_all_others(monkeypatch) -> None:
+    """Of leaves alike that no group has, one is searched for each missing unit, and in addition the group's own."""
+    monkeypatch.setattr(placement_changes, "_nearest", lambda *_: {(0, 0): 1})
+    solution = repair((Leaf((0,), 1, 6),) * 4, [IncompleteGroup(frozenset({3}), 1)], Options()).solution
+    assert solution.packing == {(0, 3): 1}
+    assert solution.variables == 5  # split, across; units of leaf 0, whether it is a new piece; units of leaf 3

@@ -142,7 +142,7 @@ def test_nothing_is_lost_or_made() -> None:
             else [Counter(sizes[:2])]
         )
         given = [piece for wanted in chains for piece in exchange.gather(wanted) or []]
-        rest = [(i, c) for c, leaves in exchange.rest().items() for i in leaves]
+        rest = list(exchange.hole.items())
         assert len({i for i, _ in given + rest}) == len(given) + len(rest) == len(sizes)
         assert all(q.leaves[i].free - used(q, packing, i) == c for i, c in given + rest)
         assert packing.whole.total() == before

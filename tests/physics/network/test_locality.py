@@ -181,7 +181,7 @@ LEVELS = "leaf", "pod", "zone"
 
 def test_thirty_six_sends_and_thirty_rings_on_as_many_uplinks_as_sends() -> None:
     """Alone neither is slowed; together an uplink carries 66 flows on 36, and a NIC two."""
-    found = transport.shared_links(1.0, {"leaf": 36 / 36}, {"leaf": 30 / 36})
+    found = transport.shared_links(1.0, {"leaf": (36 / 36, 30 / 36)})
     assert found["leaf"] == pytest.approx((1.0, 1.0, Fraction(66, 36)))
     assert found["nic"] == (1.0, 1.0, 2.0)
 
@@ -190,8 +190,7 @@ def test_thirty_six_sends_and_thirty_rings_on_as_many_uplinks_as_sends() -> None
 @given(st.lists(st.tuples(loads, loads), min_size=3, max_size=3), st.sampled_from([1.0, 1.05, 6.0]))
 def test_together_is_no_faster_than_alone_and_no_slower_than_one_behind_the_other(pairs, phi):
     """So a time with the factors alone bounds one with those together from below, and their sum does from above."""
-    sends, rings = ({name: pair[k] for name, pair in zip(LEVELS, pairs, strict=True)} for k in (0, 1))
-    found = transport.shared_links(phi, sends, rings).values()
+    found = transport.shared_links(phi, dict(zip(LEVELS, pairs, strict=True))).values()
     assert all(max(send, ring) <= both <= (send + ring) * (1 + 1e-12) for send, ring, both in found)
     worst = [max(x[k] for x in found) for k in range(3)]
     assert max(worst[:2]) <= worst[2] <= (worst[0] + worst[1]) * (1 + 1e-12)
@@ -217,12 +216,9 @@ def designs(draw: st.DrawFn) -> Design:
 )
 def test_factors_alone_are_the_worst_of_their_links(d: Design, shares: list[float], groups: list[int]) -> None:
     """What the search times sends and rings by alone is the largest of what the plan states of their links."""
-    free = transport.FreeUplinks(leaf=0.5, pod=0.75)
-    found = transport.shared_links(
-        1.05, transport.send_loads(d, shares, free), transport.ring_loads(d, groups, free)
-    ).values()
-    assert max(x[0] for x in found) == transport.pipeline_send_slowdown(1.05, d, *shares, free=free)
-    assert max(x[1] for x in found) == transport.allreduce_slowdown(1.05, d, *groups, free=free)
+    loads = transport.uplink_loads(d, shares, groups, transport.FreeUplinks(leaf=0.5, pod=0.75))
+    found = transport.shared_links(1.05, loads).values()
+    assert tuple(max(x[kind] for x in found) for kind in (0, 1)) == transport.slowdowns(1.05, loads)
 
 
 STRIPED, IN_BLOCKS = [list(range(i, 24, 6)) for i in range(6)], [list(range(4 * i, 4 * i + 4)) for i in range(6)]
@@ -240,8 +236,7 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
     # So it is no slower than the step says: its own time and as much of the ring's.
     d = Design(**LEAVES, **wiring, nic_gbps=800.0, link_gbps=800.0)
     x = transport.locality(stages, d.block_racks, wrap=False)
-    sends = transport.send_loads(d, x.share_leaving)
-    links = transport.shared_links(1.0, sends, transport.ring_loads(d, x.allreduces_leaving))
+    links = transport.shared_links(1.0, transport.uplink_loads(d, x.share_leaving, x.allreduces_leaving))
     send, ring = (max(factors[k] for factors in links.values()) for k in (0, 1))
     part, size = part_of_design(d, planes=1), 300e6
     for i in (1, 4):
@@ -263,5 +258,4 @@ def test_links_between_switches_run_at_the_rate_of_ports(up: int, times: float) 
     flows = simulate.p2p([part.slots[:8, 0], part.slots[8:, 0]], size)
     took = float(flow_seconds(part.tree, flows, "spray", 0).max()) / (size / 50e9)
     assert took == pytest.approx(times, rel=0.05)
-    assert transport.pipeline_send_slowdown(1.0, d, 1.0) == times
-    assert transport.allreduce_slowdown(1.0, d, 8) == times
+    assert transport.slowdowns(1.0, transport.uplink_loads(d, (1.0,), (8,))) == (times, times)

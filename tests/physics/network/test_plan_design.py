@@ -42,11 +42,11 @@ def family_of(d: Design) -> FabricFamily | None:
 
 def stated(d: Design, family: FabricFamily) -> tuple[SiteFabric, Design]:
     """Return the plan's section for a design, of one stage that is every rack of the site."""
-    boxes = {box.name: box for box in boxes_of(d)}
-    n, (leaf, *above) = network(switches=tuple(boxes.values())), (box.name for box in boxes_of(d))
+    models = tuple(boxes_of(d))
+    n = network(switches=tuple({box.name: box for box in models}.values()))
     x = locality([range(d.racks)], d.block_racks, wrap=False)
     wan_gbps = 800.0 * d.wan_gateway_links
-    t = Template(leaf, family, d, stripes=1, usd=0.0, mw=0.0, send=1.0, allreduce=1.0, above=tuple(above))
+    t = Template(models, family, d, stripes=1, usd=0.0, mw=0.0, send=1.0, allreduce=1.0)
     return site_fabric(n, t, x, nic_seconds=1.0, wired_gpus_per_rack=d.gpus_per_rack, wan_gbps=wan_gbps), d
 
 

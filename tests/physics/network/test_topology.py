@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.physics.network.clos_fabric import TIERS, Design
-from planner.physics.network.transport import ring_loads
+from planner.physics.network.transport import uplink_loads
 
 
 def two_tiers(nodes: int, rails: int, bundle: int) -> Design:
@@ -137,7 +137,7 @@ def test_rack_leaves_take_whole_racks() -> None:
     }  # fmt: skip
     d = Design(**one, leaf_down=128)
     assert not d.faults()
-    loads = d.oversubscription["leaf"], ring_loads(d, (1,))["leaf"]
+    loads = d.oversubscription["leaf"], uplink_loads(d, (), (1,))["leaf"][1]
     assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, *loads) == (16, 4, 4, 512, 2.0, 1 / 8)
     assert Design(**one, leaf_down=130).faults()[0] == "leaf domain: 130 ports are not whole racks of 8 GPUs"
 

@@ -13,10 +13,10 @@ from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import lay
 from planner.physics.network.transport import (
     FreeUplinks,
-    allreduce_slowdown,
     exchange_gbps,
     free_uplinks,
-    pipeline_send_slowdown,
+    slowdowns,
+    uplink_loads,
     wan_gbps,
     wan_ports,
 )
@@ -188,9 +188,8 @@ def test_sends_and_allreduces_have_the_free_uplinks(free: FreeUplinks, send: flo
     # Three all-reduces on two half as long again as on four.
     box = {"name": "b", "ports": 8, "port_gbps": 800, "price_usd": 0, "power_watts": 0}
     own = {"switches": [box], "optics": {"name": "o", "price_usd": 0, "power_watts": 0}, "transport": {"slowdown": 1}}
-    network, d = Network.model_validate(own), dataclasses.replace(TWO, leaf_down=4, leaf_up=2)
-    assert pipeline_send_slowdown(network.transport.slowdown, d, 1.0, 0.0, free=free) == send
-    assert (
-        allreduce_slowdown(network.transport.slowdown, dataclasses.replace(d, leaf_up=4), 3, 0, free=free) == allreduce
-    )
-    assert pipeline_send_slowdown(network.transport.slowdown, d, 0.0, 0.0, free=free) == 1.0
+    phi, d = Network.model_validate(own).transport.slowdown, dataclasses.replace(TWO, leaf_down=4, leaf_up=2)
+    assert slowdowns(phi, uplink_loads(d, (1.0, 0.0), free=free)) == (send, 1.0)
+    four = dataclasses.replace(d, leaf_up=4)
+    assert slowdowns(phi, uplink_loads(four, (0.0, 0.0), (3, 0), free)) == (1.0, allreduce)
+    assert slowdowns(phi, uplink_loads(d, (0.0, 0.0), free=free)) == (1.0, 1.0)

@@ -333,11 +333,13 @@ def test_pipeline_send() -> None:
 def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None:
     """Of 3 micro-batches in 2 chunks each send exposes what exceeds 1 s forward and 2 s backward."""
     # Without interleaving both ways of each micro-batch show, and so do they where the framework does not overlap them.
-    passes: Any = SimpleNamespace(free_forward_seconds=1.0, free_backward_seconds=2.0)
-    hiding, other = (SimpleNamespace(machine=machine(overlaps=names)) for names in (("sends",), ()))
-    assert 3 * step_prediction.exposed_seconds(hiding, passes, 2, 2, send) == pytest.approx(exposed)
+    pipelines = (SimpleNamespace(machine=machine(overlaps=names)) for names in (("sends",), ()))
+    free = {"free_forward_seconds": 1.0, "free_backward_seconds": 2.0}
+    passes: list[Any] = [SimpleNamespace(pipeline=x, **free) for x in pipelines]
+    hiding, other = passes
+    assert 3 * step_prediction.exposed_seconds(hiding, 2, 2, send) == pytest.approx(exposed)
     for x, v in ((hiding, 1), (other, 1), (other, 2)):
-        assert 3 * step_prediction.exposed_seconds(x, passes, v, v, send) == pytest.approx(3 * v * 2 * send)
+        assert 3 * step_prediction.exposed_seconds(x, v, v, send) == pytest.approx(3 * v * 2 * send)
 
 
 HALF = shape(2)

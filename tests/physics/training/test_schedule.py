@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.training import schedule
-from planner.physics.training.schedule import PipelineCounts, Schedule, chunk_sizes, excess_seconds, min_excess_seconds
+from planner.physics.training.schedule import (
+    PipelineCounts,
+    Schedule,
+    bubble_seconds,
+    chunk_sizes,
+    excess_seconds,
+    min_excess_seconds,
+)
 
 Pass = tuple[str, int, int]  # F, B or W; the chunk on its device; the micro-batch
 SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 2 * p + 4)]
@@ -96,8 +103,8 @@ def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], send: int = 0) 
 
 @each("schedule_name", get_args(schedule.Schedule))
 def test_one_stage_has_no_bubble(schedule_name: Schedule) -> None:
-    assert schedule.bubble_seconds(schedule_name, 1, 1, 2, 3, 1, 5) == 0
-    assert schedule.bubble_seconds(schedule_name, 1, 2, 2, 3, 1, 5) == 0
+    assert bubble_seconds(schedule_name, PipelineCounts(1, 1, 4), (2, 3, 1), 5) == 0
+    assert bubble_seconds(schedule_name, PipelineCounts(1, 2, 4), (2, 3, 1), 5) == 0
 
 
 def test_simulated_zero_bubble_order() -> None:
@@ -117,10 +124,11 @@ def test_steps_without_exchanges(p: int, m: int) -> None:
     """Both schedules take m times a stage's work and the bubble, exactly, for fewer micro-batches than stages too."""
     for times in TIMES:
         f, b, w = times
-        assert run_1f1b(p, 1, m, times) == m * (f + b + w) + schedule.bubble_seconds("1f1b", p, 1, f, b, w, 0)
-        bubble = schedule.bubble_seconds("zb-h1", p, 1, f, b, w, 0, micro_batches=m)
+        counts = PipelineCounts(p, 1, m)
+        assert run_1f1b(p, 1, m, times) == m * (f + b + w) + bubble_seconds("1f1b", counts, times, 0)
+        bubble = bubble_seconds("zb-h1", counts, times, 0)
         assert run_zero_bubble(p, m, times) == m * (f + b + w) + bubble
-        assert m < p or bubble == schedule.bubble_seconds("zb-h1", p, 1, f, b, w, 0) == (p - 1) * (f + b - min(f, b, w))
+        assert m < p or bubble == (p - 1) * (f + b - min(f, b, w))
 
 
 @each(("p", "m"), [(p, m) for p, m in SHAPES if m % p == 0 or m < p])
@@ -131,7 +139,8 @@ def test_interleaved_steps(p: int, m: int, v: int) -> None:
     assert schedule.effective_micro_batches(m, p, v) == pytest.approx(float(n))
     for times in TIMES:
         f, b, w = times
-        assert run_1f1b(p, v, m, times) == v * n * (f + b + w) + schedule.bubble_seconds("1f1b", p, v, f, b, w, 0)
+        bubble = bubble_seconds("1f1b", PipelineCounts(p, v, m), times, 0)
+        assert run_1f1b(p, v, m, times) == v * n * (f + b + w) + bubble
 
 
 @settings(max_examples=60, deadline=None)
@@ -140,7 +149,7 @@ def test_a_short_last_round_is_bounded(p: int, v: int, whole: int, data: st.Data
     """Behind complete rounds a short one waits for backward slots, and no longer than effective micro-batches say."""
     r = data.draw(st.integers(1, p - 1))
     m = whole * p + r
-    bubble = schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)
+    bubble = bubble_seconds("1f1b", PipelineCounts(p, v, m), (f, b, 0), 0)
     least = (v * m * (f + b) + (v - 1) * (p - r) * b) + bubble
     most = v * schedule.effective_micro_batches(m, p, v) * (f + b) + bubble
     assert least <= run_1f1b(p, v, m, (f, b, 0), padded=True) <= most + 1e-6
@@ -152,7 +161,8 @@ def test_longer_rounds_wait_for_nothing_and_keep_more(p: int, v: int, data: st.D
     """Megatron-Core's rounds of n > p micro-batches lose no time if the last has p or more."""
     m = data.draw(st.integers(2 * p, 4 * p))
     n = next(n for n in range(p, m + 1) if m % n == 0 or m % n >= p)
-    assert run_1f1b(p, v, m, (f, b, 0), rounds=n) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)
+    bubble = bubble_seconds("1f1b", PipelineCounts(p, v, m), (f, b, 0), 0)
+    assert run_1f1b(p, v, m, (f, b, 0), rounds=n) == v * m * (f + b) + bubble
     for i in range(p):
         kept = schedule.chunks_in_flight("1f1b", i, p, v, m) + (v - 1) * (n - p)
         assert peak(interleaved(p, v, m, i, rounds=n), "B") == min(kept, v * m)
@@ -162,7 +172,7 @@ def test_longer_rounds_wait_for_nothing_and_keep_more(p: int, v: int, data: st.D
 @given(st.integers(1, 6), st.integers(1, 14), seconds, seconds, st.integers(0, 60))
 def test_plain_sends_show_beside_the_bubble(p: int, m: int, f: int, b: int, send: int) -> None:
     """Plain 1F1B pays, beside the bubble, one round trip for each p micro-batches, whatever overlaps."""
-    bubble = schedule.bubble_seconds("1f1b", p, 1, f, b, 0, send)
+    bubble = bubble_seconds("1f1b", PipelineCounts(p, 1, m), (f, b, 0), send)
     assert run_1f1b(p, 1, m, (f, b, 0), send) == m * (f + b) + bubble + 2 * ((m - 1) * (p - 1) // p) * send
 
 
@@ -170,20 +180,22 @@ def test_plain_sends_show_beside_the_bubble(p: int, m: int, f: int, b: int, send
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 4), seconds, seconds, st.data())
 def test_interleaved_sends_show_in_the_bubble_only(p, v, rounds, f, b, data) -> None:
     send, m = data.draw(st.integers(0, min(f, b))) if p > 1 else 0, rounds * p
-    assert run_1f1b(p, v, m, (f, b, 0), send) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, send)
+    bubble = bubble_seconds("1f1b", PipelineCounts(p, v, m), (f, b, 0), send)
+    assert run_1f1b(p, v, m, (f, b, 0), send) == v * m * (f + b) + bubble
 
 
 def test_an_exchange_longer_than_a_pass_shows_in_every_round() -> None:
     """Two stages of two chunks: sends of F = B = 4 hide, sends of 5 cost more than the bubble."""
-    assert run_1f1b(2, 2, 4, (4, 4, 0), 4) == 4 * 16 + schedule.bubble_seconds("1f1b", 2, 2, 4, 4, 0, 4)
-    assert run_1f1b(2, 2, 4, (4, 4, 0), 5) > 4 * 16 + schedule.bubble_seconds("1f1b", 2, 2, 4, 4, 0, 5)
+    counts = PipelineCounts(2, 2, 4)
+    assert run_1f1b(2, 2, 4, (4, 4, 0), 4) == 4 * 16 + bubble_seconds("1f1b", counts, (4, 4, 0), 4)
+    assert run_1f1b(2, 2, 4, (4, 4, 0), 5) > 4 * 16 + bubble_seconds("1f1b", counts, (4, 4, 0), 5)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 16), seconds, seconds, seconds, st.integers(0, 12))
 def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, send: int) -> None:
     """ZB-H1 hides sends of up to half a W: the bubble is exact above p micro-batches, and an upper bound up to p."""
-    predicted = m * (f + b + w) + schedule.bubble_seconds("zb-h1", p, 1, f, b, w, send, micro_batches=m)
+    predicted = m * (f + b + w) + bubble_seconds("zb-h1", PipelineCounts(p, 1, m), (f, b, w), send)
     simulated = run_zero_bubble(p, m, (f, b, w), send)
     if m <= p:
         assert simulated <= predicted
@@ -219,11 +231,9 @@ def test_layers_in_flight(p: int) -> None:
 def test_formulas_broadcast() -> None:
     p, v, m = np.array([1, 2, 4, 8]), np.array([1, 3, 2, 1]), np.array([5, 7, 3, 16])
     for order in get_args(schedule.Schedule):
-        whole = schedule.bubble_seconds(order, p, v, 2.0, 3.0, 1.0, 0.5, micro_batches=m)
-        assert whole.tolist() == [
-            schedule.bubble_seconds(order, *x, 2.0, 3.0, 1.0, 0.5, micro_batches=n)
-            for *x, n in zip(p, v, m, strict=True)
-        ]
+        whole = bubble_seconds(order, PipelineCounts(p, v, m), (2.0, 3.0, 1.0), 0.5)
+        alone = (PipelineCounts(*x) for x in zip(p, v, m, strict=True))
+        assert whole.tolist() == [bubble_seconds(order, one, (2.0, 3.0, 1.0), 0.5) for one in alone]
         kept = schedule.chunks_in_flight(order, np.zeros((3, 1), dtype=int), p, v, m)
         assert kept.shape == (3, 4)
         assert kept[0].tolist() == [schedule.chunks_in_flight(order, 0, *x) for x in zip(p, v, m, strict=True)]

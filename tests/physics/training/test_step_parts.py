@@ -138,9 +138,8 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     chunks = [-(-a // v) * x.seconds + -(-b // v) * again for a, b in stages]
     share = x.times.forward_seconds / x.seconds, x.times.weight_gradient_seconds / x.seconds
     passes = share[0], 1 - sum(share), share[1]
-    fill = schedule.bubble_seconds(
-        s.schedule, p, v, *(max(chunks) * y for y in passes), send, micro_batches=s.micro_batches
-    )
+    filling = max(chunks) * passes[0], max(chunks) * passes[1], max(chunks) * passes[2]
+    fill = schedule.bubble_seconds(s.schedule, schedule.PipelineCounts(p, v, s.micro_batches), filling, send)
     assert found["pipeline_bubble"] == pytest.approx(float(fill))
     assert found["cpu_overhead"] == 7.0
 

@@ -356,8 +356,8 @@ def test_the_last_micro_batch_waits_for_a_ring_at_every_send(p, v, rounds, f, b,
     )
     strategy = layout((layers * v,) * p, virtual_stages=v, micro_batches=m)
     free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
-    x = step_prediction.pipeline_of_strategy(toy(overlaps=("gradients", "sends")), free, strategy)
-    met = step_prediction.sends_beside_rings(x, p, v, m, racks=2)
+    x = step_prediction.times_of_strategy(toy(overlaps=("gradients", "sends")), free, strategy).pipeline
+    met = step_prediction.sends_beside_rings(x, schedule.PipelineCounts(p, v, m), racks=2)
     in_flight = exposed_tail_seconds(ring * layers, b / layers, layers)
     assert shared - alone == pytest.approx(float(met * wait_for_others(send, 1.0, in_flight)), abs=1e-6)
     assert rings_shared - shared <= rings_alone - alone + 1e-6
@@ -372,19 +372,20 @@ def parts_of(c: Conditions, s: ParallelStrategy, **software: Any) -> dict[str, f
 def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Conditions, slower: float) -> None:
     """Lower bounds without the wait stay bounds: every other part is as before, and it never falls as rings slow."""
     m = toy(layers=sum(s.layers_per_stage))
-    x = step_prediction.pipeline_of_strategy(m, c, s)
-    group = ReplicaGroup(replicas_per_rack=s.replicas_per_rack, racks=s.group_racks(8), shards=s.min_replicas)
-    sharded = step_prediction.sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
+    sharded = step_prediction.times_of_strategy(m, c, s)
+    x, group = sharded.pipeline, sharded.group
+    own = ReplicaGroup(replicas_per_rack=s.replicas_per_rack, racks=s.group_racks(8), shards=s.min_replicas)
+    assert group == replace(own, slowdown=c.allreduce_slowdown)
     counts = schedule.PipelineCounts(s.pipeline_parallel, s.virtual_stages, s.micro_batches)
 
     def once(slowdown: float, *, alone: bool = False) -> dict[str, Any]:
-        own = replace(group, slowdown=slowdown)
-        return step_prediction.once_parts(x, sharded, None, counts, own, max(s.layers_per_stage), 1.0, 0.5, alone=alone)
+        own = replace(sharded, group=replace(group, slowdown=slowdown))
+        return step_prediction.once_parts(own, None, counts, max(s.layers_per_stage), 1.0, 0.5, alone=alone)
 
     bound, found = once(c.allreduce_slowdown, alone=True), once(c.allreduce_slowdown)
     wait = float(found.pop("ring_wait"))
     assert found == bound and 0 <= wait <= float(once(slower * c.allreduce_slowdown)["ring_wait"]) + 1e-12
-    met = step_prediction.sends_beside_rings(x, s.pipeline_parallel, s.virtual_stages, s.micro_batches, group.racks)
+    met = step_prediction.sends_beside_rings(x, counts, group.racks)
     assert wait <= met * x.send_per_slowdown * c.allreduce_slowdown * (1 + 1e-9)
     assert parts_of(c, s).get("ring_wait", 0.0) == pytest.approx(wait)
 

@@ -234,12 +234,14 @@ def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: lis
     assert (first, second - first) == pytest.approx((intercept, slope), abs=1e-7)
 
 
-@each(("x", "y"), [
-    ([1.0], [1.0]), ([2.0, 2.0], [1.0, 3.0]), ([1.0, 2.0], [1.0]), ([0.0, 1.0], [1.0, 1.0]), ([1.0, 2.0], [1.0, -1.0]),
+@each(("flop", "parameters", "problem"), [
+    ([1.0], [1.0], "at least 2 items"), ([2.0, 2.0], [1.0, 3.0], r"two different values or more \(all are 2\)"),
+    ([1.0, 2.0], [1.0, 2.0, 3.0], "of one length"), ([0.0, 1.0], [1.0, 1.0], "greater than 0"),
+    ([1.0, 2.0], [1.0, -1.0], "greater than 0"),
 ])  # fmt: skip
-def test_refuses_what_has_no_line(x: list[float], y: list[float]) -> None:
-    with pytest.raises(ValueError, match="power law"):
-        tf.fitted_power_law(x, y, 1.0)
+def test_refuses_points_that_have_no_line(flop: list[float], parameters: list[float], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        PointsLaw.model_validate({"flop": flop, "parameters": parameters, "tokens": parameters})
 
 
 def test_approach_2_has_the_published_exponents() -> None:
@@ -254,12 +256,6 @@ def test_optimum_of_half_a_year_and_of_two() -> None:
     assert tf.fitted_power_law(FLOP, PARAMETERS, SIX_MONTHS) == pytest.approx(52.5e12, rel=0.01)
     assert tf.fitted_power_law(FLOP, TOKENS, SIX_MONTHS) == pytest.approx(1650e12, rel=0.01)
     assert tf.fitted_power_law(FLOP, PARAMETERS, 4 * SIX_MONTHS) == pytest.approx(103.5e12, rel=0.01)
-
-
-def test_budget() -> None:
-    """1 PFLOP/s for a day at 40 % is 3.456e19 FLOP, at full use 8.64e19."""
-    assert tf.budget_flop(1e15, 86_400) == pytest.approx(8.64e19)
-    assert tf.budget_flop(1e15, 86_400, utilisation=0.4) == pytest.approx(3.456e19)
 
 
 def test_training_flop() -> None:

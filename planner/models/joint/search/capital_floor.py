@@ -131,12 +131,10 @@ class CapitalFloor(MinPrices):
         least, rest = np.zeros(places.shape), np.zeros(places.shape)
         for place in np.unique(places).tolist():
             if (sites, place) not in self.table:
-                from planner.models.joint.site_choice import least_campus_usd
-
                 fewest = max(int(self.counts[place]), sites)
                 self.table[sites, place] = (
-                    least_campus_usd(at, sites, fewest, 0.0),
-                    least_campus_usd(at, sites, fewest, self.module_usd / 1e6),
+                    at.least_campus_usd(sites, fewest, 0.0),
+                    at.least_campus_usd(sites, fewest, self.module_usd / 1e6),
                 )
             least[places == place], rest[places == place] = self.table[sites, place]
         own = np.maximum(least, rest + self.module_usd * np.ceil(racks / self.module_racks))

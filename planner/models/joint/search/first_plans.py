@@ -76,10 +76,9 @@ def dive(goal: Goal) -> None:
     for _, _, column in sorted(found)[:DIVES]:
         if descend(goal, column, first=goal.world.problem.calendar is not None):
             return
-    for columns in (by_rails, by_racks) if not goal.has_plan else ():
-        for column in columns(goal):
-            if descend(goal, column, first=True):
-                return
+    for column in [] if goal.has_plan else by_block(goal):
+        if descend(goal, column, first=True):
+            return
 
 
 def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
@@ -101,42 +100,28 @@ def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
             return
 
 
-def by_rails(goal: Goal) -> list[Column]:
-    """Return a likely column of a first plan for each number of cabled GPUs of a rack, the fastest first."""
-    # Where all of them are cabled a fabric may be out of reach that one switch less a rack is not.
-    by_number, found = dict[int, list[Strategy]](), list[tuple[float, int, Column]]()
+def by_block(goal: Goal) -> list[Column]:
+    """Return a first plan's likely columns, one for each number of a block's racks or of cabled GPUs, fastest first."""
+    # Where all GPUs of a rack are cabled a fabric may be out of reach that one switch less a rack is not. Where a site
+    # has room for few racks, blocks that fill it may leave none for its fabric.
+    by_number, found = dict[int, list[Strategy]](), dict[tuple[str, int], tuple[float, Column]]()
     for _, s in sampled(goal, MANY_SAMPLED):
         block = s.block(1)
-        if block is not None:
-            by_number.setdefault(block.rails, []).append(s)
-    for strategies in by_number.values():
-        best = goal.cutoff(0.0)
-        for s in strategies[:: max(1, len(strategies) // EACH_RAILS)]:
-            goal.tick()
-            for exact, column in likely(goal.world, s, best):
-                best = exact
-                found.append((exact, len(found), column))
-    return [column for _, _, column in sorted(found)]
-
-
-def by_racks(goal: Goal) -> list[Column]:
-    """Return a likely column of a first plan for each number of racks of a block, the fastest first."""
-    # Where a site has room for few racks, blocks that fill it may leave none for its fabric.
-    found: dict[int, tuple[float, Column]] = {}
-    for _, s in sampled(goal, SAMPLED):
+        by_number.setdefault(0 if block is None else block.rails, []).append(s)
+    for s in (s for own in by_number.values() for s in own[:: max(1, len(own) // EACH_RAILS)]):
         goal.tick()
         seconds, table = pipelines_of(goal.world, s)
-        useful = np.flatnonzero(allowed(goal.world, table))
+        useful, wanted = np.flatnonzero(allowed(goal.world, table)), s.problem.pin("data_parallel")
         for zero in _likely_zeros(goal.world, s):
             x = under_zero(s, zero, table.part(useful), seconds[useful], NEVER)
             if x is None:
                 continue
-            wanted = s.problem.pin("data_parallel")
-            for i, (key, p, d) in enumerate(zip(x.keys.tolist(), x.rows.p.tolist(), x.rows.d.tolist(), strict=True)):
-                block = s.block(p) if wanted in (None, d) else None
-                if block is not None and (block.racks not in found or key < found[block.racks][0]):
-                    found[block.racks] = key, column_at(s, zero, x.rows, i)
-    return [column for _, column in sorted(found.values(), key=lambda x: x[0])][:DIVES]
+            for i, key in enumerate(x.keys.tolist()):
+                column = column_at(s, zero, x.rows, i)
+                for kind in ("racks", column.block.racks), ("rails", column.block.rails):
+                    if wanted in (None, column.d) and (kind not in found or key < found[kind][0]):
+                        found[kind] = key, column
+    return [column for _, column in sorted(found.values(), key=lambda x: x[0])]
 
 
 def _likely_zeros(world: World, s: Strategy) -> list[int]:

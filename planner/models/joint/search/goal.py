@@ -41,21 +41,7 @@ class Ranges:
 
     def part(self, which: Any) -> "Ranges":
         """Return a selection of a search node's ranges of blocks."""
-        return Ranges(  # spelled out, since a search takes parts more often than anything else
-            self.of,
-            self.zero,
-            self.times,
-            self.at[which],
-            self.low[which],
-            self.high[which],
-            self.seconds[which],
-            self.usd[which],
-            self.each[which],
-            self.once[which],
-            self.layer[which],
-            self.in_memory[which],
-            self.done[which],
-        )
+        return Ranges(self.of, self.zero, self.times, *[getattr(self, name)[which] for name in self.__slots__[3:]])
 
     def where(self, which: Flags) -> "Ranges":
         """Return the ranges of blocks that a mask selects; the same object where it selects all."""

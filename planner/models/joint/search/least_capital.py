@@ -138,28 +138,23 @@ class LeastCapital(CapitalGoal):
             usd = max(best.capital_usd * share, math.sqrt(refused * best.capital_usd))
             if not 0 < usd < CLOSE * best.capital_usd:
                 return
-            self._seek(best, usd)
-            refused = usd if self.incumbent is best else refused
-
-    def _seek(self, near: JointPlan, usd: float) -> None:
-        """Keep a fast plan for an amount of capital, a few choices from another, if it meets the deadline."""
-        # A time limit that comes meanwhile leaves the best that was found.
-        world, sites = self.capped(usd, 0), self.world.sites
-        goal = FewestDays(world=world, rival=self.limit)
-        if sites is not None:
-            sites.pay(world.problem.instance)
-        try:
-            climb(goal, rescaled(near.column, usd / near.capital_usd))
-        finally:
+            world, sites = self.capped(usd, 0), self.world.sites
+            goal = FewestDays(world=world, rival=self.limit)
             if sites is not None:
-                sites.pay(self.world.problem.instance)
-            found = goal.incumbent
-            if found is not None and sites is None:  # its racks are paid as this search counts them
-                racks = [g * found.column.block.racks for g in found.shape.blocks]
-                fabrics = sum(t.usd for t in found.templates.values())
-                found = replace(found, capital_usd=self.floor.usd_over(racks) + fabrics)
-            if found is not None:
-                self.keep(found)
+                sites.pay(world.problem.instance)
+            try:
+                climb(goal, rescaled(best.column, usd / best.capital_usd))
+            finally:  # a time limit that comes meanwhile leaves the best that was found
+                if sites is not None:
+                    sites.pay(self.world.problem.instance)
+                found = goal.incumbent
+                if found is not None and sites is None:  # its racks are paid as this search counts them
+                    racks = [g * found.column.block.racks for g in found.shape.blocks]
+                    fabrics = sum(t.usd for t in found.templates.values())
+                    found = replace(found, capital_usd=self.floor.usd_over(racks) + fabrics)
+                if found is not None:
+                    self.keep(found)
+            refused = usd if self.incumbent is best else refused
 
     def timed(self, column: Column, seconds: float) -> None:
         """Grow each kind's first late column to meet the deadline, while the least capital is far from its bound."""

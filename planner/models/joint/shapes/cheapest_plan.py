@@ -113,7 +113,13 @@ class CheapestSearch(FastestSearch):
             self._ask(c.waves, self._rtts[at])
             bound = self._base(c.waves, self._rtts[at]) + c.level.usd
             return [(bound, replace(c, priced=True)), *self._reached(self._later(c))]
-        plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
+        if self._beaten(c, self._rtts[at]):
+            return []
+        plan = self._as_built(NetworkCandidate(self.cutoff, 0.0, c.level, c.waves, self._rtts[at]), math.inf)
+        if plan is not None and self.shape_problem.world.sites is None:
+            plan = replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
+        elif plan is not None and plan.seconds > self.cutoff * (1 + EPS):
+            raise RuntimeError("joint: a plan that was timed is late as built")
         return [] if plan is None else [(plan.capital_usd, plan)]
 
     def _reached(self, c: SlowdownChoice | None) -> list[tuple[float, SlowdownChoice | JointPlan]]:
@@ -144,22 +150,13 @@ class CheapestSearch(FastestSearch):
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:
         """Return whether slower fabrics meet a cheapest plan's cutoff too: they include these templates."""
         sites = self.shape_problem.world.sites
-        if sites is None or not sites.counts_power:
+        if sites is None or not sites.data.counts_power:
             return False
         sends = [x.send for x in self.levels if x.send > c.level.send]
         allreduces = [x.allreduce for x in self.levels if x.allreduce > c.level.allreduce]
         slower = [replace(c.level, send=min(sends))] if sends else []
         slower += [replace(c.level, allreduce=min(allreduces))] if allreduces else []
         return any(self._in_time(x, c.waves, rtt) for x in slower)
-
-    def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
-        latest = self.cutoff * (1 + EPS)
-        plan = self._as_built(NetworkCandidate(0.0, 0.0, c.level, c.waves, rtt), math.inf, latest)
-        if plan is not None and self.shape_problem.world.sites is None:
-            return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
-        if plan is not None and plan.seconds > latest:
-            raise RuntimeError("joint: a plan that was timed is late as built")
-        return plan
 
     def _gateways(
         self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float

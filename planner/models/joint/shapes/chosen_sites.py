@@ -14,22 +14,13 @@ import pyomo.core as pyo
 
 from planner.models import SitesRequest
 from planner.models.joint.joint_world import CENTS, JointPlan
-from planner.models.joint.shapes.site_milp import fabric_mw, set_values, stated, yearly_energy_musd
+from planner.models.joint.shapes.site_milp import fabric_mw, read_placed, set_values, stated, yearly_energy_musd
 from planner.models.joint.shapes.site_question import PlacedParts, SiteQuestion
-from planner.models.joint.site_choice import Sites, read_placed
+from planner.models.joint.site_choice import Sites
 from planner.models.sites import split_model
 from planner.models.sites.grid_rules import columns
 from planner.models.sites.site_rules import max_sites
-from planner.models.sites.split_data import (
-    Pair,
-    SplitData,
-    gather,
-    load_mw,
-    scenario_blocks,
-    scenario_musd,
-    security_space,
-    years,
-)
+from planner.models.sites.split_data import Pair, SplitData, gather, load_mw, scenario_musd
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
@@ -72,7 +63,7 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
         "designs": sites.fibre.solved,
         "questions": sites.solved,
     }
-    space |= security_space(q.data)
+    space |= m.lazy.space if q.data.network is not None else {}
     words = {"formulation": SITES_FORMULATION, "minimizes": SITES_MINIMIZES, "given": given}
     outcome = replace(proof.with_solution(placed), objective=value, bound=bound)
     certificate = outcome.certificate(**words, seed=sites.seed, space=space)
@@ -91,12 +82,13 @@ def sites_plan(
         for counts in (m.modules, m.circuits, m.steps)
     )
     excess = []
-    for rule in split_model.RULES.values():
-        for name, var in (m.component(f"{rule.name}_excess") or {}).items():
+    for name, rows in m.excess.items():
+        rule, soft = split_model.RULES[name], data.grid.rules.soft[name]
+        for row, var in rows.items():
             if (var.value or 0.0) > 1e-6:
                 amount = round(var.value * rule.scale, 6)
-                usd = data.grid.rules.soft[rule.name].usd_per_year * amount
-                excess.append(Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd))
+                usd = soft.usd_per_year * amount
+                excess.append(Excess(rule=row, amount=amount, unit=rule.unit or "", usd_per_year=usd))
     racks = {site: n * data.module_racks for site, n in modules.items()}
     h, sites, links, gbps = data.hardware, list[Site](), list[Link](), data.wan.wavelength_gbps
     for site, count in racks.items():
@@ -140,8 +132,7 @@ def sites_plan(
         upgrades=tuple(Upgrade(node=node, steps=n) for node, n in steps.items()),
         excess=tuple(sorted(excess, key=lambda x: x.rule)),
         scenarios={
-            name: _scenario(block, data, year, racks, fabric_mw)
-            for name, (block, year) in scenario_blocks(m, data).items()
+            name: _scenario(m.years[name], data, year, racks, fabric_mw) for name, year in data.scenarios.items()
         },
         certificate=certificate,
         **_dispatch(m, data),
@@ -192,21 +183,20 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
 def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
     """Set the site MILP to its solution: excess at its price, then scenarios at theirs, then the shortest flows."""
     _solve(m, seed)
-    for block, _ in years(m, q.data):
-        for rule in split_model.RULES.values():
-            for var in (block.component(f"{rule.name}_excess") or {}).values():
-                var.setub(max(var.value, 0.0) + 1e-9)
+    for rows in m.excess.values():
+        for var in rows.values():
+            var.setub(max(var.value, 0.0) + 1e-9)
     if q.data.grid.rules.scenarios == "expected":
         weight = {scenario.name: scenario.weight for scenario in q.data.grid.scenarios}
         m.goal.set_value(sum(weight[name] * usd for name, usd in scenario_musd(m, q.data).items()))
         _solve(m, seed)
-        for block, _ in scenario_blocks(m, q.data).values():
+        for block in (m.years[name] for name in q.data.scenarios):
             for x in (*block.modules.values(), *(block.component("extra_mw") or {}).values()):
                 x.setlb(max(x.value - 1e-7, 0.0))
     if q.data.network is None:
         # All flows of all years, whatever their way: the cost leaves flows free, and loops confuse.
         total: Any = 0.0
-        for block, _ in years(m, q.data):
+        for block in m.years.values():
             keys = list(block.flow)
             block.size = pyo.Var(keys, domain=pyo.NonNegativeReals, bounds=lambda b, k: (0, b.flow[k].ub))
             block.forward = pyo.Constraint(keys, rule=lambda b, k: b.flow[k] <= b.size[k])

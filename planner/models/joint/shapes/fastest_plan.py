@@ -89,7 +89,7 @@ class FastestSearch:
     likely: bool = False  # only plans of stages as even as can be are sought
     # Of capital without fabric, by wavelengths and round trip, as a class of shapes has learned them.
     lower_bounds: dict[tuple[int, float], float] = field(default_factory=dict)
-    floor_tables: dict[float, tuple[tuple[int, int, float, float], Floats]] = field(default_factory=dict)
+    floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
     # Wavelengths, round trip and capital with fabrics.
     asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(default_factory=dict)
     # The split of layers by slowdowns and wavelengths, at the shortest round trip.
@@ -114,7 +114,7 @@ class FastestSearch:
         # Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less; not
         # of a class of shapes, for which no fabric is chosen.
         q, sites, each = self.shape_problem, self.shape_problem.world.sites, self._usd_per_mw
-        every = q.has_all_sizes and sites is not None and sites.counts_power
+        every = q.has_all_sizes and sites is not None and sites.data.counts_power
         if q.world.templates is None:
             phi = q.world.problem.transport_slowdown
             return [SlowdownLevel(phi, phi, 0.0)]
@@ -154,13 +154,6 @@ class FastestSearch:
 
     def next(self, target: Target) -> NetworkCandidate | None:
         """Return a shape's fastest network candidate, the cheapest of equals, that may be paid and beats the target."""
-        found = self._next(target)
-        if found is not None and not self.in_time:
-            self.in_time = True
-            found = self._next(target)
-        return found
-
-    def _next(self, target: Target) -> NetworkCandidate | None:
         self.cutoff = min(self.cutoff, target.cutoff)
         if not self._rtts or not len(self._wavelengths):
             return None
@@ -190,9 +183,15 @@ class FastestSearch:
                     found = self._fewest_wavelengths(found)
                     if found.usd > target.max_usd(seconds):
                         continue
-                if best is None or _before(found, best):
+                # It takes no longer than the best, but for rounding.
+                if best is None or seconds < best.seconds * (1 - EPS) or found.usd < best.usd - CENTS:
                     best = found
-        return None if best is None else self._fewest_wavelengths(best)
+        if best is None:
+            return None
+        if not self.in_time:  # over all round trips that the budget may pay, as some candidate meets the cutoff
+            self.in_time = True
+            return self.next(target)
+        return self._fewest_wavelengths(best)
 
     def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
         """Pair a plan's slowdowns within the cutoff with the fewest wavelengths that even stages need."""
@@ -261,8 +260,8 @@ class FastestSearch:
         """Whether the budget pays no fabrics for any plan of a shape, however slow they may be."""
         # Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a
         # column.
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        known = not q.several or not (sites is None or sites.designed or q.has_gateways)
+        q = self.shape_problem
+        known = not q.several or not (q.designed or q.has_gateways)
         return known and math.isinf(self.cutoff) and not any(self._affordable(rtt) for rtt in self._rtts)
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
@@ -273,18 +272,18 @@ class FastestSearch:
 
     def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
         """Ask the sites for a network candidate's plan; if they cannot pay, record their cost without fabrics."""
-        plan = self._as_built(c, target.max_usd(c.seconds), c.seconds * (1 + EPS))
+        plan = self._as_built(c, target.max_usd(c.seconds))
         if plan is not None:
             self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, plan.capital_usd))
         return plan
 
-    def _as_built(self, c: NetworkCandidate, most: float, latest: float) -> JointPlan | None:
-        """Return a candidate's cheapest plan as built, in `latest` seconds a sequence or less, if paid."""
-        q, sites = self.shape_problem, self.shape_problem.world.sites
+    def _as_built(self, c: NetworkCandidate, most: float) -> JointPlan | None:
+        """Return a candidate's cheapest plan as built, in its seconds a sequence or less, if `most` USD pay it."""
+        q, sites, latest = self.shape_problem, self.shape_problem.world.sites, c.seconds * (1 + EPS)
         q.world.count("questions")
         if sites is None:
             return built(q, c.wavelengths, None, self._templates(c.level, None), latest)
-        if q.several and not sites.designed and math.isfinite(most):
+        if q.several and not q.designed and math.isfinite(most):
             self._ask(c.wavelengths, c.rtt_ms)
             bound = float(self._lower_bounds(c.rtt_ms)[c.wavelengths]) + c.level.usd
             if bound > most + CENTS:
@@ -295,8 +294,8 @@ class FastestSearch:
             for g, x in self.options.items()
         }
         parts = tuple(SitePart(g, q.traffic.racks(g), fabrics.get(g, ((0.0, 0.0),))) for g in q.shape.blocks)
-        designed, size = sites.designed and q.several, 0.0
-        if designed:  # for the gradients that a stage exchanges between sites
+        size = 0.0
+        if q.designed:  # for the gradients that a stage exchanges between sites
             split = q.split(q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms)), math.inf)
             if split is None:
                 raise RuntimeError("joint: a column that was timed cannot be split")
@@ -314,7 +313,7 @@ class FastestSearch:
                 placed, templates = wanted
             plan, before = built(q, c.wavelengths, placed, templates, latest), size
             size = exchanged_bytes(q.column, enumerate(plan.split.layers))
-            if size == before or not designed:
+            if size == before or not q.designed:
                 return plan
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
@@ -346,19 +345,19 @@ class FastestSearch:
         return None
 
     def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
-        q, sites = self.shape_problem, self.shape_problem.world.sites
+        q = self.shape_problem
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
 
         def paid(waves: int, rtt: float) -> bool:
             self._ask(waves, rtt)
             return bool(self._lower_bounds(rtt)[waves] + c.level.usd <= most + CENTS)
 
-        if sites is None or not (sites.designed and q.several):
+        if not q.designed:
             self._ask(int(self._wavelengths[0]), c.rtt_ms)  # prices at other wavelengths follow from both
         if not paid(c.wavelengths, c.rtt_ms) and q.several:
             # The fewest wavelengths, where prices follow from no others, and the shortest round trip at which the sites
             # can be paid: the costs met on the way are recorded.
-            if sites is not None and sites.designed:
+            if q.designed:
                 bisect_left(range(1, c.wavelengths), True, key=lambda n: not paid(n, c.rtt_ms))
             longer = self._rtts[self._rtts.index(c.rtt_ms) + 1 :]
             first(len(longer), lambda i: paid(c.wavelengths, longer[i]))
@@ -377,7 +376,7 @@ class FastestSearch:
         x = self.options[blocks]
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
         sites = self.shape_problem.world.sites
-        if sites is None or not sites.counts_power:
+        if sites is None or not sites.data.counts_power:
             return [int(fits[0])]
         less = np.minimum.accumulate(np.append(np.inf, x.mw[fits]))[:-1]
         return [*map(int, fits[x.mw[fits] < less])]
@@ -426,17 +425,18 @@ class FastestSearch:
         if bounds is None or bounds.sites.designed or not q.several:
             return None
         sites, at = bounds.sites, q.point(0.0)
-
-        def cheapest(circuit: Circuit | None) -> PlacedParts | None:
-            return sites.answer(sites.question(at.parts, circuit, {}), at.racks)
-
-        return bounds.prices.setdefault(at, Prices(sites=sites, parts=at.parts, cheapest=cheapest))
+        own = Prices(
+            sites=sites,
+            parts=at.parts,
+            cheapest=lambda circuit: sites.answer(sites.question(at.parts, circuit, {}), at.racks),
+        )
+        return bounds.prices.setdefault(at, own)
 
     @property
     def _most_bytes(self) -> float:
         """Bound a shape's gradient bytes of a stage: with more layers it is over the cutoff."""
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        if sites is None or not sites.designed or not q.several:
+        q = self.shape_problem
+        if not q.designed:
             return 0.0
         column, layers = q.column, q.column.strategy.problem.layers
         even, most = -(-layers // column.p), layers - column.p + 1
@@ -450,9 +450,16 @@ class FastestSearch:
 
     def _totals(self, level: SlowdownLevel, rtt: float) -> Floats:
         """Bound a shape's capital in USD with fabrics that keep some slowdowns, by wavelengths."""
-        total = self._lower_bounds(rtt) + level.usd
+        # Of a number at which sites were refused designed fibre bounds no other, as more wavelengths may carry less of
+        # other traffic; with WAN gateways it bounds none of fewer wavelengths, which take fewer ports.
+        q, total = self.shape_problem, self._lower_bounds(rtt) + level.usd
         for n, t, usd in self.asked.get(level, ()):
-            total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
+            if t >= rtt and q.designed:
+                total = np.maximum(total, np.where(np.arange(len(total)) == n, usd, 0.0))
+            elif t >= rtt and q.several and q.has_gateways:
+                total = np.maximum(total, np.where(np.arange(len(total)) >= n, usd, 0.0))
+            elif t >= rtt:
+                total = np.maximum(total, self._elsewhere(n, t, usd))
         return total
 
     def _lower_bounds(self, rtt: float) -> Floats:
@@ -465,7 +472,7 @@ class FastestSearch:
         if sites is None or not q.several:
             alone = 0.0 if prices is None else prices.lower(0, rtt)
             return np.array([max([q.floor_usd + self._power_usd, known, alone, *self.lower_bounds.values()])])
-        key = len(self.lower_bounds), 0 if prices is None else len(prices.answers), known, self._most_bytes
+        key = 0 if prices is None else len(prices.answers), known, self._most_bytes
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
             fibre = q.min_fibre_usd if sites.designed else sites.all_fibre_usd(count, sites.min_routes_km(count, rtt))
             if sites.designed and count == 2:
@@ -492,23 +499,6 @@ class FastestSearch:
         each_km = rtt / sites.data.wan.rtt_ms_per_100_route_km * 100
         far = sites.all_fibre_usd(count, count * (count - 1) // 2 * each_km)
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
-
-    def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound a plan's capital by number of wavelengths, given that sites cost `usd` at n and a round trip."""
-        # Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with
-        # WAN gateways it does not bound that of fewer wavelengths, which take fewer ports.
-        q, numbers = self.shape_problem, np.arange(len(self.shape_problem.min_fibre_usd))
-        if q.several and q.world.sites is not None and q.world.sites.designed:
-            return np.where(numbers == n, usd, 0.0)
-        if q.several and q.has_gateways:
-            return np.where(numbers >= n, usd, 0.0)
-        return self._elsewhere(n, rtt, usd)
-
-
-def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
-    if a.seconds < b.seconds * (1 - EPS):
-        return True
-    return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
 
 
 def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> JointPlan | None:

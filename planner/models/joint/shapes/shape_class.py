@@ -154,7 +154,9 @@ class _WithEndpoints(FastestSearch):
 
         if not unpaid(waves[-1]):
             return False
-        self.lower_bounds[waves[bisect_left(waves, True, key=unpaid)], c.rtt_ms] = left + 2 * CENTS
+        at = waves[bisect_left(waves, True, key=unpaid)], c.rtt_ms
+        self.lower_bounds[at] = max(left + 2 * CENTS, self.lower_bounds.get(at, 0.0))
+        self.floor_tables.clear()
         return True
 
     def least_usd(self) -> float:

@@ -13,7 +13,7 @@ from planner.instance.instance import ONE_SITE
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_world import CLUSTER, EPS, JointPlan, Shape, World
+from planner.models.joint.joint_world import EPS, JointPlan, Shape, World
 from planner.models.joint.shapes.site_question import PlacedParts, SitesExtent
 from planner.models.joint.stage_split import Column, LayerSplit, Stages
 from planner.models.joint.stops_and_spares import Calendar
@@ -21,6 +21,7 @@ from planner.models.joint.strategy_space import Floats, Ints, StrategyRows
 from planner.models.joint.time_bounds import RowConditions, terms
 from planner.physics.recovery import SpareEffect, Upkeep, Way, rack_availability, standing_of, stretches
 from planner.physics.training.memory import stage_gradient_bytes
+from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step_prediction import LayoutFibre, between_sites_seconds
 
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
@@ -51,6 +52,11 @@ class ShapeProblem:
     def several(self) -> bool:
         """Whether more than one site of a shape holds blocks."""
         return len(self.shape.blocks) > 1
+
+    @property
+    def designed(self) -> bool:
+        """Whether the fibre between the sites of a shape is designed, not priced pair by pair of sites."""
+        return self.several and self.world.sites is not None and self.world.sites.designed
 
     @property
     def has_gateways(self) -> bool:
@@ -88,7 +94,7 @@ class ShapeProblem:
         """Compute a shape's exchange between sites in seconds a sequence, at a stage's most layers."""
         c = self.column
         x = c.strategy.pipeline(c.zero, inside=self.column.block.rack_stages == 1)
-        return between_sites_seconds(x, fibre, pipeline=c.p, virtual_stages=c.v, layers=layers) / c.sequences
+        return between_sites_seconds(x, fibre, PipelineCounts(c.p, c.v, c.m), layers) / c.sequences
 
     def min_over_fibre(self, alone: Floats, layers: Ints, fibre: LayoutFibre | None) -> Floats:
         """Bound a shape's clock seconds a sequence over some fibre, given bounds without by most layers."""
@@ -347,7 +353,7 @@ def first(count: int, fits: Callable[[int], bool]) -> int | None:
 
 def where(placed: PlacedParts | None) -> dict[str, tuple[int, int]]:
     """Return the part and the fabric of each site that a shape's plan is placed at."""
-    return {CLUSTER: (0, 0)} if placed is None else placed.parts
+    return {ONE_SITE: (0, 0)} if placed is None else placed.parts
 
 
 def built(
@@ -366,7 +372,7 @@ def built(
     if split is None:
         raise RuntimeError("joint: a column that was timed cannot be split")
     capital = q.world.owned_usd + sum(t.usd for t in templates.values())
-    if placed is not None and placed.circuit is not None and q.world.sites is not None and not q.world.sites.designed:
+    if placed is not None and placed.circuit is not None and not q.designed:
         # The cheapest sites within a round trip are the cheapest within their own, which is what the plan claims.
         placed = replace(placed, circuit=replace(placed.circuit, max_rtt_ms=placed.rtt_ms))
     return JointPlan(

@@ -15,10 +15,10 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.instance.instance import pinned_blocks
-from planner.models.joint.shapes.site_question import Circuit, SiteQuestion
+from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SiteQuestion
 from planner.models.sites.site_rules import min_split_modules
 from planner.models.sites.split_data import capital_musd, energy_musd
-from planner.models.sites.split_model import build, penalty_musd
+from planner.models.sites.split_model import build
 from planner.solvers.outcome import Outcome, Values
 
 MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
@@ -42,7 +42,7 @@ def stated(q: SiteQuestion, *, loose: bool = False, racks: int | None = None) ->
         limits["max_modules"] = modules if pins.racks is None else pins.racks // each
         if not pins.racks_by_site and pins.racks is None:  # the sites that are open are those that hold the parts
             limits["sites"] = sum(n for _, n in q.kinds)
-    if q.counts_power:
+    if q.data.counts_power:
         limits["max_extra_mw"] = overhead * sum(n * max(mw for _, mw in p.fabrics) for p, n in q.kinds)
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=loose), **limits)
     place_parts(m, q)
@@ -72,7 +72,7 @@ def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
     choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]
     several = any(len(p.fabrics) > 1 for p, _ in q.kinds)
     m.fabric = pyo.Var(choices, domain=pyo.Binary if several else pyo.NonNegativeReals, bounds=(0, 1))
-    if not q.counts_power:
+    if not q.data.counts_power:
         return
     overhead = q.data.hardware.facility_overhead_factor
     most = overhead * max(mw for p, _ in q.kinds for _, mw in p.fabrics)
@@ -171,22 +171,59 @@ def total_musd(m: Any, q: SiteQuestion) -> Any:
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
     fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd
-    total = capital_musd(m, q.data) + fabrics + fibre + penalty_musd(m, q.data)
+    total = capital_musd(m, q.data) + fabrics + fibre + m.penalty_musd
     total += years * yearly_energy_musd(m, q) if years else 0.0
-    if q.counts_power:
+    if q.data.counts_power:
         total += q.data.load_musd * sum(fabric_mw(q, k, f) * m.fabric[x, k, f] for x, k, f in m.fabric)
     return total
 
 
 def fabric_mw(q: SiteQuestion, kind: int, fabric: int) -> float:
     """Return the load in MW that the fabric of a part adds at the grid in the site MILP; 0 where it does not count."""
-    return q.data.hardware.facility_overhead_factor * q.kinds[kind][0].fabrics[fabric][1] if q.counts_power else 0.0
+    mw = q.kinds[kind][0].fabrics[fabric][1] if q.data.counts_power else 0.0
+    return q.data.hardware.facility_overhead_factor * mw
 
 
 def yearly_energy_musd(m: Any, q: SiteQuestion) -> Any:
     """Return the price of a year's energy of racks and fabrics in a site MILP, in M$."""
     each = {x: q.data.energy_musd(x) / q.data.module_mw for x in q.data.candidates}
     return energy_musd(m, q.data) + sum(fabric_mw(q, k, f) * each[x] * m.fabric[x, k, f] for x, k, f in m.fabric)
+
+
+def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedParts:
+    """Read the chosen sites from a site MILP's solution, adding up their capital again from whole decisions."""
+    values = outcome.solution
+    if values is None:
+        raise ValueError("joint sites: no solution to read")
+    set_values(m, values)
+    parts: dict[str, tuple[int, int]] = {}
+    for x, k in m.part:
+        if m.part[x, k].value > 0.5:
+            f = max(range(len(q.kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
+            parts[x] = k, f
+    # What follows from the sites of the parts: fabrics, their power, lit fibre and designs.
+    for x, k, f in m.fabric:
+        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
+    for p in m.lit:
+        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
+    for i in m.designed:
+        m.designed[i].set_value(round(m.designed[i].value))
+    for x in m.component("extra_mw") or ():
+        m.extra_mw[x].set_value(fabric_mw(q, *parts[x]) if x in parts else 0.0)
+    pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
+    modules = {x: round(count) for x in q.data.candidates if (count := m.modules[x].value) > 0.5}
+    return PlacedParts(
+        asked=tuple(p for p, n in q.kinds for _ in range(n)),
+        circuit=q.circuit,
+        parts={x: parts[x] for x in sorted(parts)},
+        racks={x: count * q.data.module_racks for x, count in modules.items()},
+        circuits={k: round(m.circuits[k].value) for k in m.circuits if m.circuits[k].value > 0.5},
+        steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
+        pairs=pairs if q.circuit is not None else (),
+        rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
+        capital_usd=float(pyo.value(m.total)) * 1e6,
+        proof=replace(outcome.with_solution(None), bound=None if outcome.bound is None else outcome.bound * 1e6),
+    )
 
 
 def without_dear_pairs(

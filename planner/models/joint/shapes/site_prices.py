@@ -144,7 +144,7 @@ class SiteBounds:
     sites: "Sites"
     known: dict[SitesExtent, float] = field(default_factory=dict)  # capital that does not pay; infinite: none does
     paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
-    tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
+    tables: dict[tuple[int, int, int], Floats] = field(default_factory=dict)  # of what is known at all round trips
     prices: dict[SitesExtent, Prices] = field(default_factory=dict)  # of points at any round trip
     # Whether the money pays any sites, and the widest fibre between them, by money, point and GPUs cabled.
     fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
@@ -156,14 +156,13 @@ class SiteBounds:
     def by_rtt(self, at: SitesExtent, rtts_ms: list[float]) -> Floats:
         """Bound from below the capital in USD of sites at each of all longest round trips, ascending."""
         key = at.sites, at.racks, at.largest
-        count, table = self.tables.get(key, (-1, np.empty(0)))
-        if count != len(self.known) or len(table) != len(rtts_ms):
+        if key not in self.tables:
             table, rtts = np.zeros(len(rtts_ms)), np.array(rtts_ms)
             for p, usd in self.known.items():
                 if p.covers(replace(at, rtt_ms=p.rtt_ms)):
                     table[rtts <= p.rtt_ms] = np.maximum(table[rtts <= p.rtt_ms], usd)
-            self.tables[key] = len(self.known), table
-        return table
+            self.tables[key] = table
+        return self.tables[key]
 
     def exceeds(self, at: SitesExtent, usd: float) -> bool:
         """Return whether a point needs more site capital than an amount; ask only where known points leave it open."""
@@ -172,23 +171,21 @@ class SiteBounds:
         if self.bound(at) > usd:
             return True
         coarse = replace(at, racks=rounded_down(at.racks), largest=rounded_down(at.largest))
-        for point, most in ((coarse, rounded_up(usd)), (at, usd)):
-            known = any(price <= most and point.covers(p) for p, price in self.paid.items())
-            if not known and not self._pays(point, most):
+        for point, amount in ((coarse, rounded_up(usd)), (at, usd)):
+            if any(price <= amount and point.covers(p) for p, price in self.paid.items()):
+                continue
+            most = amount * (1 + EPS) + CENTS if amount < MUCH_USD else math.inf
+            placed = self.sites.paid_sites(point, most)
+            if placed is None:
+                self.known[point] = max(self.known.get(point, 0.0), most)
+                self.tables.clear()
                 return True
+            # Its sites pay the tightest point that they hold.
+            racks, largest = sum(placed.racks.values()), max(placed.racks[x] for x in placed.parts)
+            racks, largest = max(point.racks, racks), max(point.largest, largest)
+            tightest = replace(point, racks=racks, largest=largest, rtt_ms=placed.rtt_ms)
+            self.paid[tightest] = min(placed.capital_usd, self.paid.get(tightest, math.inf))
         return False
-
-    def _pays(self, at: SitesExtent, usd: float) -> bool:
-        most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
-        placed = self.sites.paid_sites(at, most)
-        if placed is None:
-            self.known[at] = max(self.known.get(at, 0.0), most)
-            return False
-        # Its sites pay the tightest point that they hold.
-        racks, largest = sum(placed.racks.values()), max(placed.racks[x] for x in placed.parts)
-        point = replace(at, racks=max(at.racks, racks), largest=max(at.largest, largest), rtt_ms=placed.rtt_ms)
-        self.paid[point] = min(placed.capital_usd, self.paid.get(point, math.inf))
-        return True
 
 
 def rounded_down(racks: int) -> int:

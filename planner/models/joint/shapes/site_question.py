@@ -54,7 +54,6 @@ class SiteQuestion:
     # Of the fibre between two sites that hold parts, or a lower bound on it; infinite where none joins them.
     pair_usd: "Mapping[Pair, float]"
     designs: Mapping[Joined, float | None]  # price of the fibre of sites above that of their pairs; None: none does
-    counts_power: bool  # a fabric's power is load in addition to that of the racks
 
     def modules(self, part: SitePart) -> int:
         """Return the modules that hold a part of a site question."""
