@@ -157,6 +157,20 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
+    # Oversubscription: 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`.
+    text, ratios = wish.oversubscription, dict[str, Any]()
+    if text == "any":
+        ratios = {"max_oversubscription": None}
+    elif text is not None:
+        form = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
+        parts = [form.fullmatch(part.strip()) for part in text.split(",")]
+        both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
+        if len(both) < len(parts) or min(map(min, both)) <= 0:
+            raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
+        if len(both) > 3:
+            raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
+        values = [down / up for down, up in both]
+        ratios = {"max_oversubscription": values[0] if len(values) == 1 else values}
     source = dict.fromkeys(("it_kw", "price_usd"), "not given; a fabric alone does not count it")
     data = {
         "name": "fabric",
@@ -173,7 +187,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
             "max_lanes": wish.max_lanes or 1,
             "max_rails_per_leaf": wish.rails_per_leaf,
             "max_tiers": wish.max_tiers or MAX_TIERS,
-            **_oversubscription(wish.oversubscription),
+            **ratios,
             **_floor(wish, switches[0]["port_gbps"]),
             "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
         },
@@ -225,13 +239,35 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
 def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a fabric question's switches and transceiver of their ports: those given, or those of the NIC's rate."""
     if not wish.switch and nic_gbps not in FABRIC_PARTS:
-        known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
-        raise InputError(f"--nic-gbps {nic_gbps:g}: no usual switches (for {known} there are); give --switch")
+        rated = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
+        raise InputError(f"--nic-gbps {nic_gbps:g}: no usual switches (for {rated} there are); give --switch")
     names = wish.switch or [*FABRIC_PARTS[nic_gbps].switches, *FABRIC_PARTS[nic_gbps].larger]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")
-    switches = [_switch(name) for name in names]
+    # Each by its catalogue name, its links at the price of its rate, or from its figures.
+    known, switches = catalogue("switches"), list[dict[str, Any]]()
+    for text in names:
+        if text in known:
+            switches.append({**known[text], "link_factor": 1.0})
+            continue
+        if not re.match(r"\d+x\d", text):  # how ports and rate begin
+            raise InputError(f"--switch {text!r}: no such switch; {hint(text, known).rstrip('?')}, or give {FORM}")
+        size, *others = text.split(":")
+        figures = [*size.split("x", 1), *others]
+        given = dict(zip(DIGITS, figures, strict=False))
+        no_numbers = [name for name, own in given.items() if not re.fullmatch(DIGITS[name], own)]
+        wrong = [f"{name} must be a number from 0 (is {given[name]!r})" for name in no_numbers]
+        missing = [name for name in ("dollars", "watts") if name not in given]
+        wrong += [f"{' and '.join(missing)} missing"] if missing else []
+        if wrong or len(figures) > len(DIGITS):
+            raise InputError(f"--switch {text!r}: {'; '.join(wrong) or 'has too many parts'}; give {FORM}")
+        ports, gbps = int(given["ports"]), float(given["rate"].removesuffix("G"))
+        if not ports or not gbps:
+            raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
+        price = {"price_usd": float(given["dollars"]), "power_watts": float(given["watts"])}
+        own = {"name": f"{given['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **price, "source": "given"}
+        switches.append(Switch.model_validate(own).model_dump(mode="json", exclude_none=True))
     if len({switch["name"] for switch in switches}) < len(switches):
         raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
     usd, watts = wish.transceiver_usd, wish.transceiver_watts
@@ -247,30 +283,6 @@ def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], dic
     paid = {"price_usd": parts.usd if usd is None else usd, "power_watts": parts.watts if watts is None else watts}
     rate = rates[0] if len(rates) == 1 else None
     return switches, {"name": parts.optics, "gbps": rate, **paid, "source": source}
-
-
-def _switch(text: str) -> dict[str, Any]:
-    """Return a fabric question's switch by catalogue name, its links at the price of its rate, or from its figures."""
-    known = catalogue("switches")
-    if text in known:
-        return {**known[text], "link_factor": 1.0}
-    if not re.match(r"\d+x\d", text):  # how ports and rate begin
-        raise InputError(f"--switch {text!r}: no such switch; {hint(text, known).rstrip('?')}, or give {FORM}")
-    size, *others = text.split(":")
-    parts = [*size.split("x", 1), *others]
-    given = dict(zip(DIGITS, parts, strict=False))
-    no_numbers = [name for name, own in given.items() if not re.fullmatch(DIGITS[name], own)]
-    wrong = [f"{name} must be a number from 0 (is {given[name]!r})" for name in no_numbers]
-    missing = [name for name in ("dollars", "watts") if name not in given]
-    wrong += [f"{' and '.join(missing)} missing"] if missing else []
-    if wrong or len(parts) > len(DIGITS):
-        raise InputError(f"--switch {text!r}: {'; '.join(wrong) or 'has too many parts'}; give {FORM}")
-    ports, gbps = int(given["ports"]), float(given["rate"].removesuffix("G"))
-    if not ports or not gbps:
-        raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
-    figures = {"price_usd": float(given["dollars"]), "power_watts": float(given["watts"])}
-    own = {"name": f"{given['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **figures, "source": "given"}
-    return Switch.model_validate(own).model_dump(mode="json", exclude_none=True)
 
 
 def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, Any]]) -> None:
@@ -293,22 +305,6 @@ def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, 
     have = ", ".join(map(str, sorted(own)))
     planes = f"{counted(wish.planes, 'plane')} for a NIC of {nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
-
-
-def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read a fabric question's oversubscription: 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`."""
-    if text is None:
-        return {}
-    if text == "any":
-        return {"max_oversubscription": None}
-    parts = [re.fullmatch(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?", x.strip()) for x in text.split(",")]
-    both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
-    if len(both) < len(parts) or min(map(min, both)) <= 0:
-        raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
-    if len(both) > 3:
-        raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
-    values = [down / up for down, up in both]
-    return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 
 def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
@@ -357,7 +353,25 @@ def implausible(instance: Instance) -> Iterator[str]:
     by_blocks = work.precision.compute == "fp8" and work.software.fp8_recipe == "mxfp8"
     if by_blocks and "fp4" not in gpu.peak_flop_per_second:
         yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
-    yield from unread(instance)
+    # Limits and parts that do not bind, as what makes them bind is missing.
+    grid = instance.grid
+    if grid is None:
+        if instance.wan is not None:
+            yield "wan is not read: it joins the sites of a grid, and there is none"
+        return
+    nodes = [(f"grid.nodes[{index}].", node) for index, node in enumerate(grid.nodes) if node.site]
+    for key, binds, remedy in (
+        ("area_m2", hardware.cooling_kw_per_m2 is not None, "give hardware.cooling_kw_per_m2"),
+        ("interconnect_mw", grid.rules.interconnect.enabled, "set grid.rules.interconnect.enabled"),
+    ):
+        given = [path for path, node in nodes if getattr(node, key) is not None]
+        if given and not binds:
+            more = f" (and {len(given) - 1} more)" if len(given) > 1 else ""
+            yield f"{given[0]}{key}{more} limits no site: {remedy}"
+    if grid.scenarios and grid.rules.scenarios == "off":
+        yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
+    if grid.rules.scenarios != "off" and not grid.scenarios:
+        yield f"grid.rules.scenarios is {grid.rules.scenarios} without grid.scenarios, which would list the years"
 
 
 def implausible_figures(instance: Instance) -> Iterator[str]:
@@ -371,28 +385,6 @@ def implausible_figures(instance: Instance) -> Iterator[str]:
     for (first, expected), *others in outside.values():
         more = f" (and {len(others)} more)" if others else ""
         yield f"{first}{more}, not {expected}"
-
-
-def unread(instance: Instance) -> Iterator[str]:
-    """Yield a warning for each limit or part of an instance that does not bind, as what makes it bind is missing."""
-    grid = instance.grid
-    if grid is None:
-        if instance.wan is not None:
-            yield "wan is not read: it joins the sites of a grid, and there is none"
-        return
-    nodes = [(f"grid.nodes[{index}].", node) for index, node in enumerate(grid.nodes) if node.site]
-    for key, binds, remedy in (
-        ("area_m2", instance.hardware.cooling_kw_per_m2 is not None, "give hardware.cooling_kw_per_m2"),
-        ("interconnect_mw", grid.rules.interconnect.enabled, "set grid.rules.interconnect.enabled"),
-    ):
-        given = [path for path, node in nodes if getattr(node, key) is not None]
-        if given and not binds:
-            more = f" (and {len(given) - 1} more)" if len(given) > 1 else ""
-            yield f"{given[0]}{key}{more} limits no site: {remedy}"
-    if grid.scenarios and grid.rules.scenarios == "off":
-        yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
-    if grid.rules.scenarios != "off" and not grid.scenarios:
-        yield f"grid.rules.scenarios is {grid.rules.scenarios} without grid.scenarios, which would list the years"
 
 
 def warn(*instances: Instance) -> None:

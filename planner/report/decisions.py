@@ -193,22 +193,6 @@ def shown_days(total: float, days: float) -> str:
     return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
 
 
-def day_bars(plan: Plan, most: int) -> Iterator[str]:
-    """Write a plan's days by part as text bars of at most `most` columns, each beginning where the one before ends."""
-    rows = days_by_part(plan)
-    total = max((row.days for row in rows), default=0.0)
-    rows = [row for row in rows if float(shown_days(total, row.days).replace(",", ""))]
-    width = max((len(row.name) for row in rows), default=0)
-    figures = max((len(shown_days(total, row.days)) for row in rows), default=0)
-    end = 0.0
-    for row in rows:
-        start, end = (0.0, row.days) if row.is_sum else (end, end + row.days)
-        low, high = (round(most * days / total) for days in sorted((start, end)))
-        low = min(low, most - 1)
-        bar = " " * low + ("=" if row.is_sum else "#") * max(high - low, 1)
-        yield f"{row.name:<{width}}  {shown_days(total, row.days):>{figures}} d  {percent(row.days / total):>7}  {bar}"
-
-
 def calendar(plan: Plan) -> Iterator[Statement]:
     """State a plan's days to train with their range, and the days lost to stops."""
     section = plan.layout.metrics if plan.layout else plan.pools
@@ -338,9 +322,22 @@ def wan(_: Plan, design: plan_sections.WanPlan) -> Iterator[Statement]:
     waves, pairs = sum(edge.wavelengths for edge in design.edges), sum(edge.fibre_pairs for edge in design.edges)
     form = f"; exchange by {design.exchange}" if design.exchange else ""
     lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(design.edges), 'span')}"
-    shared = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(design.shared_nodes.items()))
+    # Fibre nodes that a route and its backup, which share no span, both pass, by link: one loss takes both.
+    ends, shared = {edge.id: (edge.a, edge.b) for edge in design.edges}, dict[str, set[str]]()
+    for demand in design.demands:
+        link_ends = {demand.a, demand.b}
+        for route in demand.routes:
+            passed = []  # the fibre nodes of each way, without those at which its sites are joined to the fibre
+            for way in (route.edges, route.backup_edges or ()):
+                passes = {name: ends.get(name, ()) for name in way}  # without ends: an edge that a check will miss
+                joined = (end for site in link_ends for end in passes.get(f"{site} access", ()))
+                passed.append({end for two in passes.values() for end in two} - {*joined} - link_ends)
+            if both := passed[0] & passed[1]:
+                shared.setdefault(f"{demand.a} - {demand.b}", set()).update(both)
     survives = "any one span cut" if design.protection == "one_cut" else "no cut"
-    survives += f", but not the loss of a node that a route and its backup share: {shared}" if shared else ""
+    if shared:
+        where = ", ".join(f"{link} at {', '.join(sorted(nodes))}" for link, nodes in sorted(shared.items()))
+        survives += f", but not the loss of a node that a route and its backup share: {where}"
     yield Statement("choice", "wan", f"{lit}, {money(design.capex_usd)}{form}; survives {survives}", True)
     for name in dict.fromkeys(demand.name for demand in others):
         own = [demand for demand in others if demand.name == name]

@@ -196,22 +196,27 @@ def racks_of(plan: Plan) -> int | None:
     return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
 
 
-def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
-    """State the purchase: racks with their GPUs, sites, price and budget."""
+def bill(plan: Plan, cost: Cost) -> Iterator[Statement]:
+    """State the purchase (racks with their GPUs, sites, price and budget), its bill by part, and the yearly costs."""
     racks, hardware = racks_of(plan), plan.instance.hardware
-    if racks is None and not hardware.pools:
-        return
+    layout, gpu = plan.layout, hardware.accelerator.name
+    gpus = f" ({layout.gpus_used + layout.gpus_idle:,} {gpu})" if layout else ""
+    bought = "" if racks is None else f"{counted(racks, 'rack')}{gpus}"
     if hardware.pools:
         bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
-    else:
-        layout, gpu = plan.layout, hardware.accelerator.name
-        gpus = f" ({layout.gpus_used + layout.gpus_idle:,} {gpu})" if layout else ""
-        bought = f"{counted(racks or 0, 'rack')}{gpus}"
     ids = [site.id for site in plan.sites.sites] if plan.sites else []
     at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
     of = f" (budget {money(budget)})" if budget else ""
-    yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
+    if bought:
+        yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
+    parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
+    if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
+        parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
+    total = f"{money(cost.total_usd)} = {', '.join(parts)}" if parts else "Nothing that is bought has a price."
+    yield Statement("figure", "money", total, True)
+    if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
+        yield Statement("figure", "money", f"A year of operation: {running}")
 
 
 USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
@@ -389,17 +394,6 @@ NAMES = {
     "grid": "sites (not chosen)",
     "network": "fabric (not designed)",
 }
-
-
-def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
-    """State the bill of a plan by part, and the yearly costs."""
-    parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
-    if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
-        parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
-    bill = f"{money(cost.total_usd)} = {', '.join(parts)}" if parts else "Nothing that is bought has a price."
-    yield Statement("figure", "money", bill, True)
-    if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
-        yield Statement("figure", "money", f"A year of operation: {running}")
 
 
 def run(instance: Instance, run: RunPlan) -> Iterator[Statement]:
