@@ -7,10 +7,10 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError, core_schema
 
-from planner.errors import hint
+from planner.errors import hint, shown
 
 LIKE = "like"  # the key by which an entry names another, and of its sources the one that says why
 IN_FULL = "in full"  # the context of validation of a plan's instance, which has every part as an object
@@ -66,13 +66,18 @@ class Named:
         """Return the entry of a part given by its name, a part completed by the entry that it is like, or any other."""
         like = given.get(LIKE) if self.kind == "accelerators" and isinstance(given, Mapping) else None
         name, known = given if like is None else like, catalogue(self.kind)
-        if not isinstance(name, str) or name == self.other or info.context == IN_FULL:
+        due = isinstance(name, str) or not isinstance(given, (Mapping, BaseModel))
+        if not due or name == self.other or info.context == IN_FULL:
             return given
-        if name not in known:
-            problem = {"problem": f"{name!r} is not in the catalogue; {hint(name, sorted(known))}"}
-            error = PydanticCustomError(UNKNOWN_NAME, "{problem}", problem)
+        if not isinstance(name, str) or name not in known:
+            problem = f"must be an object or a name of the catalogue (is {shown(given)}); fix it there"
+            if isinstance(name, str):
+                problem = f"{name!r} is not in the catalogue; {hint(name, sorted(known))}"
+            error = PydanticCustomError(UNKNOWN_NAME, "{problem}", {"problem": problem})
             location = () if like is None else (LIKE,)
-            raise ValidationError.from_exception_data(name, [InitErrorDetails(type=error, loc=location, input=name)])
+            raise ValidationError.from_exception_data(
+                str(name), [InitErrorDetails(type=error, loc=location, input=name)]
+            )
         return known[name] if like is None else completed(given, known)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
