@@ -12,8 +12,9 @@ from pydantic import Field
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.base_types import Count, Frozen, NonNegative, Positive, validated
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import SWITCHES, Software, catalogue
+from planner.instance.workload import SWITCHES, Software
 from planner.physics.step_errors import SIXTEEN_BITS
 from planner.physics.training.operations import Machine
 

@@ -37,8 +37,9 @@ from planner.calibration.constants import (
 from planner.errors import InputError, hint
 from planner.files import read_text
 from planner.instance.base_types import Dtype
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Model, Precision, Software, catalogue
+from planner.instance.workload import Model, Precision, Software
 from planner.physics import step_errors
 from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine, Recompute

@@ -10,10 +10,8 @@ from itertools import chain
 from planner.checks import cables, certificates, cost, fabric, joint_proof, layout, placement, power_flow, reliability
 from planner.checks import sites as site_rules
 from planner.checks.rule import Rule, Violations, broken, must_be, needs, show
-from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import FabricInstance, Instance, check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.network import NETWORK_LIMITS
-from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill, pools_mw
 from planner.physics.training.step_prediction import machine_of
@@ -56,7 +54,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Viola
     if isinstance(plan.instance, FabricInstance):
         yield from _run("fabric", fabric.ALONE, physics)
         return
-    for rules in ((names_resolved, known_references), (peak_known,)):  # without these nothing else can be computed
+    for rules in ((known_references,), (peak_known,)):  # without these nothing else can be computed
         found = list(_run("instance", rules, physics))
         yield from found
         if found:
@@ -78,21 +76,6 @@ def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violati
             yield broken(f"{section}.{rule.__name__}", f"cannot be recomputed from the figures stated: {error}")
         except Exception as error:
             yield broken("checker", f"{section}.{rule.__name__} failed: {type(error).__name__}: {error}")
-
-
-def names_resolved(physics: PlanPhysics) -> Violations:
-    """Check that a plan holds every part of its instance in full, not as a catalogue name."""
-    instance, network = physics.instance, physics.instance.network
-    kinds: dict[str, type] = {"accelerator": Accelerator, "rack": Rack}
-    kinds |= {"model": Model, "software": Software, "precision": Precision}
-    owners: dict[str, object] = {"hardware": instance.hardware, "workload": instance.workload}
-    owners |= {f"hardware.pools[{i}]": pool for i, pool in enumerate(instance.hardware.pools)}
-    named = [(f"{path}.{name}", getattr(of, name, None), kinds[name]) for path, of in owners.items() for name in kinds]
-    for key in ("switches", "media") if network else ():
-        named += [(f"network.{key}[{i}]", part, object) for i, part in enumerate(getattr(network, key))]
-    for path, part, kind in (*named, ("reliability", instance.reliability, object)):
-        if part is not None and (isinstance(part, str) or not isinstance(part, kind)):
-            yield broken("names_resolved", f"instance.{path} is the name {part!r}; a plan has it in full")
 
 
 def known_references(physics: PlanPhysics) -> Violations:
@@ -187,11 +170,10 @@ def no_column(physics: PlanPhysics, why: Conflict) -> Violations:
     hardware, limits = instance.hardware, instance.limits
     if physics.plan.status != "infeasible" or not why.rules:
         return
-    # Columns refute a question in days of one pool, whose parts are given in full.
-    named = any(isinstance(part, str) for part in (hardware.accelerator, hardware.rack, instance.workload.model))
+    # Columns refute a question in days of one pool.
     in_days = instance.objective.minimize == "days_to_train" and limits.max_batch_tokens is not None
     by_columns = all(name.startswith(BY_COLUMNS) for name in why.rules)
-    if named or hardware.pools or not (in_days and by_columns):
+    if hardware.pools or not (in_days and by_columns):
         return
     if proof is None:
         yield broken("no_column", f"{', '.join(why.rules)} are in conflict by 0 proofs, 1 expected")

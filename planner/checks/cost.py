@@ -121,7 +121,7 @@ def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
     """Check that each point of a curve is within limits, pays its racks, and days and bounds fall with capital."""
-    limits, rack = physics.instance.limits, cost.rack_of(physics.instance.hardware)
+    limits, rack = physics.instance.limits, physics.instance.hardware.rack
     yield from at_most("curve_points", curve.most_usd, limits.budget_usd, "USD of the curve", "USD of the budget")
     for number, point in enumerate(curve.points):
         rule = f"curve_points[{number}]"

@@ -7,7 +7,7 @@ from itertools import combinations
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, parts
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import PINS
-from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
+from planner.instance.workload import Choose, LossLaw, Model, ModelChoice
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost, wan
@@ -295,16 +295,16 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     yield from at_most("limits[deadline]", found, limits.deadline_days, "days to train", "days until the deadline")
 
 
-def _loss_law(asked: Choose) -> LossLaw | None:
-    return next((law for law in (asked.law, asked.loss) if isinstance(law, LossLaw)), None)
+def _loss_law(asked: Choose) -> LossLaw:
+    return asked.law if isinstance(asked.law, LossLaw) else asked.loss
 
 
 def stated_loss(physics: PlanPhysics) -> float | None:
     """Recompute the loss of a plan's chosen model and tokens by the law that it states; None if none was chosen."""
     workload = physics.instance.workload
-    law = _loss_law(workload.choose) if workload.choose is not None else None
-    if law is None or physics.plan.model_choice is None or isinstance(workload.model, str):
+    if workload.choose is None or physics.plan.model_choice is None:
         return None
+    law = _loss_law(workload.choose)
     return transformer.loss(law, float(transformer.active_parameters(workload.model, embedding=True)), workload.tokens)
 
 
@@ -371,20 +371,17 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     rule, most = "choice_figures[flop_bound]", max(full, stated.flop)
     yield from at_most(rule, stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
     yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
-    if isinstance(asked.law, (PointsLaw, LossLaw)):
-        off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
-        slack = asked.family.tolerance + asked.tolerance
-        yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
+    off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
+    slack = asked.family.tolerance + asked.tolerance
+    yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
 
 
 def _model_at(asked: Choose, flop: float) -> dict[str, float]:
-    """Recompute FLOP, parameters, tokens and loss of the laws' best model for a compute, its shape open; or nothing."""
-    law, loss = asked.law, _loss_law(asked)
-    if loss is None or not isinstance(law, (PointsLaw, LossLaw)):
-        return {}
-    size = transformer.best_parameters(law, flop)
+    """Recompute FLOP, parameters, tokens and loss of the laws' best model for a compute, its shape open."""
+    size = transformer.best_parameters(asked.law, flop)
     tokens = transformer.tokens_for(size, flop)
-    return {"flop": flop, "parameters": size, "tokens": tokens, "loss": transformer.loss(loss, size, tokens)}
+    loss = transformer.loss(_loss_law(asked), size, tokens)
+    return {"flop": flop, "parameters": size, "tokens": tokens, "loss": loss}
 
 
 @needs("metrics", "layout", "choose", "model_choice", "model")
@@ -393,7 +390,7 @@ def compute_shares(
 ) -> Violations:
     """Check a chosen model's shares of peak compute: 6·N·D, parts of the step, idle, stops; and the critical batch."""
     law = asked.critical_batch
-    if isinstance(law, PowerOf):
+    if law is not None:
         by_law = transformer.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
         limit, tokens = max(by_law, float(physics.instance.workload.sequence_length)), metrics.tokens_per_step
         yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")

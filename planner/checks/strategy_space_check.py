@@ -327,7 +327,7 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     if grid is None:
         racks = hardware.racks or 0
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
-        over_budget = budget is not None and racks * cost.rack_of(hardware).price_usd > budget + CENT
+        over_budget = budget is not None and racks * hardware.rack.price_usd > budget + CENT
         return 0 if over_power or over_budget else racks
     each = hardware.racks_per_module
     most = [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
@@ -357,7 +357,7 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
         return math.inf
     load, fixed = cost.facility_mw(hardware, racks), cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
     module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, racks), facility_mw=load) - fixed
-    module += racks * (cost.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
+    module += racks * (hardware.rack.price_usd + wired_gpus * min_fabric_usd(instance.network))
     areas = {area.id: area.energy_usd_per_mwh for area in grid.balancing_authorities}
     energy = min((areas[node.balancing_authority] for node in _candidates(grid)), default=0.0)
     module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)

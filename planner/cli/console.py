@@ -240,7 +240,10 @@ class Watch:
         for _ in parts:
             line.add_column(no_wrap=True)
         line.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        text = f"{clock(time.monotonic() - self.started)}  {self.phase}" + (f", {self.text}" if self.text else "")
+        minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
+        hours, minutes = divmod(minutes, 60)
+        elapsed = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+        text = f"{elapsed}  {self.phase}" + (f", {self.text}" if self.text else "")
         line.add_row(*parts, Text(text, no_wrap=True, overflow="ellipsis"))
         self._live.update(line, refresh=True)
 
@@ -368,10 +371,3 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return bounded(run, spelled)
-
-
-def clock(seconds: float) -> str:
-    """Write the elapsed time of a progress line as minutes and seconds, with hours where there are any."""
-    minutes, left = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"

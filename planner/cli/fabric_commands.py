@@ -104,28 +104,22 @@ def export(
             "slurm-conf": partial(fabric_graph.slurm_topology, as_yaml=False),
             "slurm-yaml": partial(fabric_graph.slurm_topology, as_yaml=True),
             "svg": fabric_svg,
-            "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
-            "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
             "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=target.suffix == ".json"),
         }
         wired = fabric_parts.built_fabric(given, site, str(plan))
         if form == "netbox":
             fabric_parts.write_netbox(target, wired)
+        elif form in ("graphml", "dot"):
+            count, most, leaves = fabric_graph.edges(wired), fabric_graph.MAX_EDGES, wired.design.leaves
+            if detail == "auto" and count > most:
+                choice = "written by pod; `--detail switch` writes every switch"
+                parts = f"{count - leaves:,} between switches, {leaves:,} from leaves to racks"
+                print(f"{count:,} edges ({parts}) > {most:,}: {choice}", file=sys.stderr)
+            nodes = fabric_graph.graph(wired, by_pod=detail == "pod" or (detail == "auto" and count > most))
+            write = fabric_graph.graphml if form == "graphml" else fabric_graph.dot
+            write_streamed(target, lambda: write(nodes))
         else:
             write_streamed(target, partial(writers[form], wired))
-
-
-def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[str]]") -> Iterator[str]:
-    from planner.exports.fabric_graph import MAX_EDGES, edges, graph
-
-    count = edges(wired)
-    by_pod = detail == "pod" or (detail == "auto" and count > MAX_EDGES)
-    if by_pod and detail == "auto":
-        choice = "written by pod; `--detail switch` writes every switch"
-        leaves = wired.design.leaves
-        parts = f"{count - leaves:,} between switches, {leaves:,} from leaves to racks"
-        print(f"{count:,} edges ({parts}) > {MAX_EDGES:,}: {choice}", file=sys.stderr)
-    return write(graph(wired, by_pod=by_pod))
 
 
 @app.command()

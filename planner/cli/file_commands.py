@@ -12,11 +12,10 @@ from planner.cli import console
 from planner.errors import InputError, hint
 from planner.files import read_json, read_text, write_atomically
 from planner.imports.command_options import GridOptions, Wish
+from planner.units import aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from planner.calibration.constants import MeasuredConstants
+    pass
 
 
 def init(
@@ -37,6 +36,9 @@ def init(
         print(f"{output}: solve it by `planner solve {output} -o plan.json`")
 
 
+COLUMNS = 96  # of a source in a list
+
+
 def catalogue(
     kind: Annotated[
         str | None, Argument(help="models, accelerators, racks, switches, precisions, instances, ...; all kinds.")
@@ -45,17 +47,33 @@ def catalogue(
     as_json: Annotated[bool, "Print the entries as JSON."] = False,
 ) -> None:
     """List names that an instance may use, with their main figures; one entry whole with its sources."""
-    from planner.report.tables import KINDS, catalogue_text, entries
+    from planner.report.tables import KINDS, entries
 
-    if kind is None and as_json:
-        print(json.dumps({name: sorted(entries(name)) for name in KINDS}, indent=1))
-    elif kind is not None and (name is not None or as_json):
-        known = entries(kind)
-        if name is not None and name not in known:
-            raise InputError(f"catalogue {kind}: {name!r} is not in it; {hint(name, sorted(known))}")
+    if kind is None:
+        found = {part: entries(part) for part in KINDS}
+        counts = aligned([[part, f"{len(named)} entries"] for part, named in found.items()], left=1)
+        print(json.dumps({part: sorted(named) for part, named in found.items()}, indent=1) if as_json else counts)
+        return
+    known = entries(kind)
+    if name is not None and name not in known:
+        raise InputError(f"catalogue {kind}: {name!r} is not in it; {hint(name, sorted(known))}")
+    if name is not None or as_json:
         print(json.dumps(known if name is None else known[name], indent=1, ensure_ascii=False))
-    else:
-        print(catalogue_text(kind))
+        return
+    # A table of the entries of a kind that has figures; else a list with the source of each, cut to fit a terminal.
+    headings, read = KINDS[kind]
+    rows = [[kind, *headings]] if headings else []
+    for entry_name, entry in known.items():
+        if headings:
+            values = read(entry) if callable(read) else [entry.get(key) for key in read]
+            numbers = [f"{x:,g}" if isinstance(x, (int, float)) else x for x in values]
+            rows.append([entry_name, *("-" if x is None else str(x) for x in numbers)])
+        else:
+            source = entry.get("source") or entry.get("note", "")
+            text = source if isinstance(source, str) else ""
+            text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
+            rows.append([f"{entry_name:24}{text}".rstrip()])
+    print(aligned(rows, left=1))
 
 
 MEASURED_HELP = (
@@ -80,41 +98,40 @@ def calibrate(
     """
     constants = planner.calibrate(measured, accelerator=accelerator, software=software)
     console.write_model(constants, output)
-    print(constants.model_dump_json(indent=1) if as_json else "\n".join(table(constants)))
-
-
-def table(constants: "MeasuredConstants") -> "Iterator[str]":
-    """Tabulate a calibration: common factor, what the lines determine and move, what stays, and each line's errors."""
+    if as_json:
+        print(constants.model_dump_json(indent=1))
+        return
+    # The common factor, what the lines determine and move, what stays, and each line's errors.
     lines = f"{constants.number_of_lines} lines of {constants.measured}"
-    yield f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}"
+    print(f"{constants.accelerator}, {constants.software}: {lines}, noise {constants.noise:.1%}")
     if constants.common is not None:
         low, high = constants.common.interval
         factor = f"COMMON FACTOR {constants.common.value:.4g} (with 90 %: {low:.4g} to {high:.4g})"
-        yield f"{factor}: of these steps over the catalogue's, on average"
-    yield f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}"
+        print(f"{factor}: of these steps over the catalogue's, on average")
+    print(f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}")
     alone = {path: value for path, value in constants.values.items() if not value.shared_with}
     for path, value in alone.items():
         low, high = value.interval
-        yield f"  {path:50}{value.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{value.catalogue:>12.4g}"
+        print(f"  {path:50}{value.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{value.catalogue:>12.4g}")
     if not alone:
-        yield "  none alone, only all together: give more lines, with other layouts and micro-batches"
-    yield f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}"
+        print("  none alone, only all together: give more lines, with other layouts and micro-batches")
+    print(f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}")
     for path, value in constants.values.items():
         if path not in alone:
-            yield f"  {path:50}{value.value:>11.4g}{value.catalogue:>12.4g}  {value.shared_with}"
-    yield f"{'AS IN THE CATALOGUE':52}{'value':>11}"
+            print(f"  {path:50}{value.value:>11.4g}{value.catalogue:>12.4g}  {value.shared_with}")
+    print(f"{'AS IN THE CATALOGUE':52}{'value':>11}")
     for path, kept in constants.kept.items():
-        yield f"  {path:50}{kept.value:>11.4g}  {kept.reason}"
-    yield f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'without the line':>18}{'by the catalogue':>18}"
+        print(f"  {path:50}{kept.value:>11.4g}  {kept.reason}")
+    print(f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'without the line':>18}{'by the catalogue':>18}")
     for line in constants.lines:
         before = line.catalogue_seconds / line.measured_seconds - 1
         seconds = f"{line.measured_seconds:>12.4g} s{line.predicted_seconds:>12.4g} s"
         left_out = "" if line.left_out_error is None else f"{line.left_out_error:+.1%}"
-        yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}"
+        print(f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}")
     if known := [abs(line.left_out_error) for line in constants.lines if line.left_out_error is not None]:
         away = [abs(line.catalogue_seconds / line.measured_seconds - 1) for line in constants.lines]
-        mean = sum(away) / len(away)
-        yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
+        mean, by_catalogue = sum(known) / len(known), sum(away) / len(away)
+        print(f"a line left out is predicted with {mean:.1%} on average, by the catalogue {by_catalogue:.1%}")
 
 
 import_app = Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)

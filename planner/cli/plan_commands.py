@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.files import exists, read_json, read_text, write_atomically
 from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
-from planner.units import counted
+from planner.units import aligned, counted, memory, money
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -178,7 +178,7 @@ def layouts(
     progress: console.ProgressOptions,
 ) -> None:
     """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
-    from planner.report.tables import layout_rows, table_text
+    from planner.report.tables import layout_rows
     from planner.sweeps.row_store import write_table
 
     if output is not None and output.suffix not in (".json", ".csv"):
@@ -198,7 +198,24 @@ def layouts(
     elif output is not None:
         write_atomically(output, json.dumps(written, indent=1) + "\n")
     name = found.plans[0].instance.name if found.plans else asked.instance.stem
-    print(json.dumps(written, indent=1) if as_json else table_text(found, name))
+    if as_json:
+        print(json.dumps(written, indent=1))
+    elif not rows:
+        print(f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why")
+    else:
+        lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]
+        for row in rows:
+            first, _, _ = row["layout"].partition(",")
+            figures = [first, f"{row['days_to_train']:.4g}", f"{100 * row['share_slower']:.2f} %"]
+            batch = f"{row['microbatches_per_step']} x {row['microbatch_sequences']}"
+            figures += [str(row["virtual_stages"]), batch, str(row["zero_stage"]), memory(row["memory_bytes_per_gpu"])]
+            capital = "" if row["capital_usd"] is None else money(row["capital_usd"])
+            lines.append([*figures, f"{100 * row['mfu']:.0f} %", capital])
+        share = f"{100 * found.within:g} % of {found.fewest_days:.4g} days"
+        end = f"Within {share}, the fewest found; not proven to be all."
+        end = f"No other kind of layout has a plan within {share} (proven)." if found.proven else end
+        title = f"{name}: {counted(len(rows), 'kind')} of layout, each by its fastest plan"
+        print("\n".join([title, aligned(lines, left=1), end]))
     proven = ExitCode.DONE if found.plans else ExitCode.INFEASIBLE
     raise Exit(proven if found.proven else ExitCode.LIMIT)
 
@@ -249,8 +266,11 @@ def evaluate(
     console.tell_not_modelled(request)
     if output is not None:
         # What is written must be what its own instance gives, so the layout is predicted once more without the rest.
-        alone = evaluating.layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
-        whole, racks = evaluation.layout.whole_racks, alone.hardware.racks or 0
+        given = evaluation.layout
+        alone = evaluating.layout_question(request, given.gpus_used + given.gpus_idle)
+        racks = alone.hardware.racks or 0
+        # Racks that carry its stages, where none carries parts of two that are not together in others.
+        whole = given.rack_stages * sum(given.racks_per_stage_by_site.values())
         if whole > racks:
             apart = f"a plan has no two stages meet in one as in {racks:,}"
             print(f"{output}: of {whole:,} racks: {apart}", file=sys.stderr)
@@ -261,8 +281,8 @@ def evaluate(
             parts = f"without {', '.join(left_out)}"
             print(f"{output}: of the layout alone, {parts}: {predicted.step_seconds:.4g} s a step", file=sys.stderr)
         console.write_model(evaluating.plan_of_layout(alone, predicted.layout), output)
-    money = "\n".join(lines_of(verdict.run(request, evaluation.run)))
-    text = fitted(f"{evaluating.summary(evaluation, why=why)}\n{money}", terminal_width())
+    costs = "\n".join(lines_of(verdict.run(request, evaluation.run)))
+    text = fitted(f"{evaluating.summary(evaluation, why=why)}\n{costs}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 

@@ -65,7 +65,7 @@ class BuiltFabric:
     @property
     def media(self) -> tuple[Medium, ...]:
         """Media that the fabric's cables are chosen from by length; none where links have one price of their kind."""
-        return fabric_designs.media_of(self.network) if fabric_designs.by_reach(self.network) else ()
+        return self.network.media if fabric_designs.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:

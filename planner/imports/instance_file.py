@@ -11,7 +11,8 @@ from planner.files import exists
 from planner.formats.yaml_text import YAML, read_data, scalar
 from planner.imports.command_options import Wish
 from planner.imports.huggingface import read_model
-from planner.instance.workload import Model, catalogue, racks_with
+from planner.instance.catalogue_entries import catalogue, racks_with
+from planner.instance.workload import Model
 from planner.physics.training.transformer import active_parameters
 from planner.plan.plan_files import kind_of, of_kind
 

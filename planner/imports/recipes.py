@@ -21,9 +21,8 @@ from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, OwnRun, RunValues
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems, leaves
 from planner.instance.framework_rules import TITAN_LOSS_BYTES
-from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
-from planner.instance.workload import CORE_ATTENTION, Model, rules_of
+from planner.instance.workload import CORE_ATTENTION, rules_of
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
@@ -211,8 +210,8 @@ def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
     """Yield doubts that a training run is the instance's: a model that it does not state, or another software stack."""
     work = instance.workload
     if not run.model:
-        yield f"states no figures of the model, and is taken for {getattr(work.model, 'name', work.model)}'s"
-    name = work.software if isinstance(work.software, str) else work.software.name
+        yield f"states no figures of the model, and is taken for {work.model.name}'s"
+    name = work.software.name
     own = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}.get(run.framework, "megatron|nemo")
     if rules_of(name).framework and not re.search(own, name):
         yield f"is a run of {run.framework}, and workload.software is {name}: set that to what it runs on"
@@ -234,10 +233,10 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
     layout = dict(run.layout)
     stage = math.prod(layout.get(name, 1) for name in STAGE_DEGREES)
     unit, rack, racks = layout["pipeline_parallel"] * stage, instance.hardware.rack, instance.hardware.racks
-    if run.pipelines_first and isinstance(rack, Rack):
+    if run.pipelines_first:
         layout["stages_per_rack"] = max(1, min(layout["pipeline_parallel"], rack.gpus // stage))
     if "data_parallel" not in layout:
-        gpus = run.gpus or (racks * rack.gpus if racks is not None and isinstance(rack, Rack) else None)
+        gpus = run.gpus or (racks * rack.gpus if racks is not None else None)
         if gpus is None:
             raise InputError(f"{where}: says no number of GPUs (--nnodes, --nproc-per-node); add it, or --pin dp=...")
         if gpus < unit:
@@ -267,8 +266,6 @@ def model_differences(run: OwnRun, instance: Instance) -> list[str]:
         both = f"products run in {run.compute}, workload.precision.compute is {compute}"
         problems.append(f"{both}; give --set workload.precision={run.compute}")
     for key, value in run.model.items():
-        if not isinstance(model, Model):
-            break
         part = key.rpartition(".")[0]
         holder: Any = getattr(model, part) if part else model
         if holder is None and key != "experts.count":

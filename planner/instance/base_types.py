@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_va
 from pydantic_core import PydanticCustomError, ValidationError
 
 from planner.errors import InputError, hint, shown
+from planner.instance.catalogue_entries import UNKNOWN_NAME
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -25,9 +26,12 @@ Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
 SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if version == 2 else version)]
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[int | str, ...]
+SINGLE_DUE = ("string_type", "float_type", "int_type", "literal_error")
 OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
-NAMING = re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\.accelerator|\])$)")  # what others refer to
-NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
+UNNAMED = (  # places of wrong values to which others refer, and complaints that are then due to them
+    (re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\])$)"), re.compile("does not exist|no such decision")),
+    (re.compile(r"^hardware($|\..*(accelerator|\])$)"), re.compile(" has no (fp|bf)")),
+)
 MOST_LINES = 100  # of a message
 ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
@@ -235,10 +239,10 @@ def validated(
         if not all(put_stand_in(model, data, path, drop=name in faults.replaced) for path, name in places.items()):
             break  # too much is wrong to go on
         faults.replaced += places.values()
-    unnamed = any(NAMING.search(place) for place in faults.replaced)
+    due = [complaints for places, complaints in UNNAMED if any(map(places.search, faults.replaced))]
     for problem in () if result is None else islice(problems(result), MOST_LINES):
         place, _, complaint = problem.partition(": ")
-        if not (unnamed and NO_SUCH_NAME.search(complaint)):
+        if not any(complaints.search(complaint) for complaints in due):
             faults.add(place, complaint)
     if faults.lines or result is None:
         left = len(faults.lines) - MOST_LINES
@@ -255,7 +259,7 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
         # of objects the one whose kind it gives. So a fault of another form counts where there is none of a lower rank.
         path = located(fault["loc"], data, missing=fault["type"] == "missing")
         nested = isinstance(fault["input"], (dict, list, tuple))
-        other = fault["type"] in (("string_type", "float_type", "int_type") if nested else ("tuple_type", "list_type"))
+        other = fault["type"] in (SINGLE_DUE if nested else ("tuple_type", "list_type"))
         form = next((form for form in kinds if fault["loc"][: len(form)] == form), None)
         key = path if other or form is None else located(form, data, missing=False)
         errors.append((path, fault, key, 2 if other else int(form is not None)))
@@ -269,6 +273,8 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
             yield path, f"unknown key; {hint(str(path[-1]), known, KEY_CUTOFF) if known else 'remove it'}"
         elif fault["type"] == "missing":
             yield path, "is missing; add it"
+        elif fault["type"] == UNKNOWN_NAME:
+            yield path, fault["msg"]
         else:
             message = fault["msg"].removeprefix("Value error, ")
             message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
@@ -359,7 +365,8 @@ def _plainest(schema: Schema, root: Schema) -> Any:
         items = [*fixed, *([more] * form.get("minItems", 0) if isinstance(more, dict) else [])]
         return [_plainest(item, root) for item in items]
     if "properties" in form:
-        return {key: _plainest(form["properties"][key], root) for key in form.get("required", ())}
+        required = form.get("then", form).get("required", ())  # an accelerator like no other has more
+        return {key: _plainest(form["properties"][key], root) for key in required}
     return PLAINEST.get(str(kind))
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from planner.instance.base_types import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced, with_like
+from planner.instance.catalogue_entries import Named
 
 DAYS_A_MONTH = 365.25 / 12
 Recovery = Literal["restart", "warm-spares", "elastic"]
@@ -74,12 +75,16 @@ class Rack(Sourced):
     )
 
 
+NamedAccelerator = Annotated[Accelerator, Named("accelerators")]
+NamedRack = Annotated[Rack, Named("racks")]
+
+
 class Pool(Sourced):
     """One pool: a cluster of one type of GPU, of several that train the same model together."""
 
     name: str = Field(description="By which plans name it.")
-    accelerator: Accelerator | str = Field(description="Its GPU, inline or by catalogue name.")
-    rack: Rack | str = Field(description="Its rack, inline or by catalogue name.")
+    accelerator: NamedAccelerator = Field(description="Its GPU, inline or by catalogue name.")
+    rack: NamedRack = Field(description="Its rack, inline or by catalogue name.")
     racks: Count = Field(description="Its racks.")
     nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
 
@@ -94,8 +99,8 @@ class PoolLink(Sourced):
 class HardwareAlternative(Sourced):
     """Another GPU and rack that the plan may buy in place of the hardware's own, all alike."""
 
-    accelerator: Accelerator | str = Field(description="Its GPU, inline or by catalogue name.")
-    rack: Rack | str = Field(description="Its rack, inline or by catalogue name.")
+    accelerator: NamedAccelerator = Field(description="Its GPU, inline or by catalogue name.")
+    rack: NamedRack = Field(description="Its rack, inline or by catalogue name.")
     price_usd: NonNegative | None = Field(None, description="Price of such a rack; absent: the rack's own.")
     racks: Count | None = Field(None, description="Racks of a cluster; absent: as many as the hardware's.")
     nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
@@ -107,8 +112,8 @@ class HardwareAlternative(Sourced):
 class Hardware(Sourced):
     """The hardware of an instance, with which its sites are filled: GPU, rack, their number and their pools."""
 
-    accelerator: Accelerator | str = Field(description="The GPU, inline or by catalogue name.")
-    rack: Rack | str = Field(description="The unit that is bought, inline or by catalogue name.")
+    accelerator: NamedAccelerator = Field(description="The GPU, inline or by catalogue name.")
+    rack: NamedRack = Field(description="The unit that is bought, inline or by catalogue name.")
     racks: Count | None = Field(None, description="Racks of the one cluster, where there is no grid.")
     nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
     racks_per_module: Count = Field(1, description="Racks bought and powered together.")
@@ -134,19 +139,16 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return the rate of one GPU's NIC in bytes/s one way, own or the accelerator's. TypeError: still a name."""
-        if self.nic_bytes_per_second is not None:
-            return self.nic_bytes_per_second
-        if not isinstance(self.accelerator, Accelerator):
-            raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
-        return self.accelerator.nic_bytes_per_second
+        """Return the rate of one GPU's NIC in bytes/s one way, own or the accelerator's."""
+        own = self.nic_bytes_per_second
+        return self.accelerator.nic_bytes_per_second if own is None else own
 
     def each_alone(self) -> list[Self]:
         """List the hardware of an instance with each of its GPUs and racks alone, its own first."""
         every = [self.replaced(alternatives=())]
         for alternative in self.alternatives:
             rack = alternative.rack
-            if alternative.price_usd is not None and not isinstance(rack, str):
+            if alternative.price_usd is not None:
                 rack = rack.replaced(price_usd=alternative.price_usd)
             own = {key: getattr(alternative, key) for key in ("accelerator", "nic_bytes_per_second", "ready_months")}
             every.append(every[0].replaced(**own, rack=rack, racks=alternative.racks or self.racks))

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from planner.errors import InputError, hint, shown
 from planner.instance.base_types import MAX_COUNT, Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema
+from planner.instance.catalogue_entries import Named
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator, Hardware, HardwareAlternative, Reliability
-from planner.instance.network import FabricFamily, Medium, Network, Optics, Switch, Wan
-from planner.instance.workload import Software, Workload
+from planner.instance.network import FabricFamily, Medium, Network, Optics, Wan
+from planner.instance.workload import Workload
 
 ANY_ACCELERATOR = "any"  # in a question about a fabric alone that gives the rate of the NIC and names no GPU
 Goal = Literal["days_to_train", "cost_usd", "total_cost_of_ownership_usd", "loss", "finish_date", "frontier"]
@@ -112,7 +113,7 @@ class Instance(Sourced, json_schema_extra=with_schema):
     network: Network | None = Field(
         None, description="What the fabric is built from; absent: no fabric and no placement."
     )
-    reliability: Reliability | str | None = Field(
+    reliability: Annotated[Reliability, Named("reliability")] | None = Field(
         None, description="Failures and what they cost, inline or by catalogue name; absent: none is counted."
     )
     operation: Operation | None = Field(
@@ -121,14 +122,30 @@ class Instance(Sourced, json_schema_extra=with_schema):
     pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")
 
 
+AnyAccelerator = Annotated[Accelerator | Literal["any"], Named("accelerators", other=ANY_ACCELERATOR)]
+
+
+class FabricHardware(Hardware):
+    """The hardware of a question about a fabric alone: hosts, and a GPU or the rate of any GPU's NIC."""
+
+    accelerator: AnyAccelerator = Field(  # type: ignore[assignment]
+        description="The GPU, inline or by catalogue name, or any."
+    )
+
+    def _faults(self) -> Iterator[str]:
+        if self.accelerator == ANY_ACCELERATOR and self.nic_bytes_per_second is None:
+            yield 'accelerator "any" says no rate of a NIC; add nic_bytes_per_second'
+
+
 class FabricInstance(Instance):
     """A question about the fabric of one cluster alone: hosts, switches and rules, and no model to train.
 
     A rack of `hardware` is a host here, or whatever unit is cabled as one.
     """
 
-    # What reads a workload is never given a fabric alone.
+    # What reads a workload or an accelerator is never given a fabric alone.
     workload: None = Field(default=None, description="None: nothing is trained.")  # type: ignore[assignment]
+    hardware: FabricHardware = Field(description="Hosts and the rate of their NICs.")
 
 
 def instance_sha256(instance: Instance | Mapping[str, Any]) -> str:
@@ -251,15 +268,14 @@ def network_problems(network: Network | None) -> Iterator[str]:
         return
     if network.media and network.floor is None:
         yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
-    names = [switch if isinstance(switch, str) else switch.name for switch in network.switches]
+    names = [switch.name for switch in network.switches]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
     links: list[tuple[Optics | Medium, float | None]] = []
     for part in network.media or (network.optics,):
-        if not isinstance(part, str):
-            named = RATE.match(part.name)  # in files without a rate the name says it
-            links.append((part, part.gbps or (float(named[1]) if named else None)))
-    for switch in (switch for switch in network.switches if isinstance(switch, Switch) and switch.link_factor == 1):
+        named = RATE.match(part.name)  # in files without a rate the name says it
+        links.append((part, part.gbps or (float(named[1]) if named else None)))
+    for switch in (switch for switch in network.switches if switch.link_factor == 1):
         for link, gbps in [(part, gbps) for part, gbps in links if gbps not in (None, switch.port_gbps)][:1]:
             ports = f"{switch.name!r} has ports of {switch.port_gbps:g} Gb/s, but links cost as {link.name}"
             own = f" of {gbps:g} Gb/s" if link.gbps else ", whose gbps is absent and whose name says another rate"
@@ -316,7 +332,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 
 def _link_problems(instance: Instance) -> Iterator[str]:
     reliability, network = instance.reliability, instance.network
-    if reliability is None or isinstance(reliability, str) or not reliability.counts_links:
+    if reliability is None or not reliability.counts_links:
         return
     named = next(name for name, part in sorted(reliability.parts.items()) if part.gpu_hours_per_event is None)
     transceivers = any(part.transceiver_hours_per_event is not None for part in reliability.parts.values())
@@ -325,7 +341,7 @@ def _link_problems(instance: Instance) -> Iterator[str]:
     elif network.media and network.floor is not None and transceivers:
         kept = "transceiver_hours_per_event"
         yield f"network.media: have no number of transceivers, which {kept} counts; give link_hours_per_event"
-    rates = {box.port_gbps for box in (network.switches if network is not None else ()) if isinstance(box, Switch)}
+    rates = {box.port_gbps for box in (network.switches if network is not None else ())}
     for path in sorted(instance.pins):
         kind, _, name = path.partition(".")
         if kind == "fabric" and name.partition(".")[2] in ONE_SWITCH and len(rates) > 1:
@@ -387,8 +403,7 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
 
 def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
     """Return the names of the GPU and of the rack of an instance's hardware."""
-    gpu, rack = hardware.accelerator, hardware.rack
-    return gpu if isinstance(gpu, str) else gpu.name, rack if isinstance(rack, str) else rack.name
+    return hardware.accelerator.name, hardware.rack.name
 
 
 def of_one_layout(instance: Instance) -> Instance:
@@ -473,15 +488,13 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
             yield from _end_problems(f"wan.traffic[{i}]", traffic.a, traffic.b, places)
 
 
-def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iterator[str]:
+def _without_type(path: str, gpu: Accelerator, instance: Instance) -> Iterator[str]:
     """Yield complaints on a GPU without a peak rate in the matrix products' type, and on switches that want another."""
     compute = instance.workload.precision.compute
-    if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
+    if compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
         yield f"{path}: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
     software = instance.workload.software
-    if not isinstance(gpu, Accelerator) or not isinstance(software, Software):
-        return
     discards = sorted({"layernorm", "moe_act"} & set(software.recompute_modules))
     delayed = compute == "fp8" and software.fp8_recipe == "delayed"
     if discards and delayed and instance.workload.rules.framework == "Megatron":

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from planner.instance.base_types import Count, Fraction, Frozen, NonNegative, Positive, Sourced
+from planner.instance.catalogue_entries import Named
 
 MAX_TIERS = 4
 # Limits on every fabric, each with its value that limits nothing.
@@ -121,13 +122,15 @@ class Transport(Sourced):
 class Network(Sourced):
     """The network of an instance: what the fabric of a site may be built from."""
 
-    switches: tuple[Switch | str, ...] = Field(
+    switches: tuple[Annotated[Switch, Named("switches")], ...] = Field(
         min_length=1, description="Boxes to choose from, inline or by catalogue name."
     )
     optics: Optics = Field(description="The transceiver at both ends of a link.")
     cables: Cables = Field(Cables(), description="Cables and transceivers of a link.")
     floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
-    media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches.")
+    media: tuple[Annotated[Medium, Named("media")], ...] = Field(
+        (), description="With a floor: links take the cheapest that reaches."
+    )
     transport: Transport = Field(Transport(), description="How much slower flows are than ideal fluid ones.")
     families: tuple[FabricFamily, ...] = Field(
         ("rail",),

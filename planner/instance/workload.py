@@ -1,18 +1,15 @@
-"""Types of the workload: the model or the family to choose it from, precision and software stack; the catalogues."""
+"""Types of the workload: the model or the family to choose it from, precision and software stack."""
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import resources
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter, model_validator
 
 from planner.instance.base_types import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
+from planner.instance.catalogue_entries import Named, by_default, catalogue
 from planner.instance.framework_rules import FREE, FrameworkRules, Overlap
 
-LIKE = "like"  # the key by which an entry names another, and of its sources the one that says why
-DEFAULT_PRECISION = "bf16"  # of the catalogue
 Zero = Literal[0, 1, 2, 3]
 Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
 Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
@@ -34,47 +31,12 @@ DISPATCH_SECONDS: dict[Dispatcher, str] = {kind: f"{kind}_seconds" for kind in g
 
 
 @cache
-def catalogue(kind: str) -> dict[str, Any]:
-    """Return a catalogue by kind: accelerators, racks, switches, models or scaling_laws."""
-    text = resources.files("planner").joinpath("catalogue", f"{kind}.json").read_text(encoding="utf-8")
-    entries: dict[str, Any] = json.loads(text)
-    return {name: completed(entry, entries) if isinstance(entry, dict) else entry for name, entry in entries.items()}
-
-
-@cache
 def rules_of(software: str) -> FrameworkRules:
     """Return the layout rules of the training framework that a stack's name begins with; none for a user's own."""
     known = catalogue("framework_rules")  # a longer beginning comes before a shorter one
     entry: Mapping[str, Any] = next((known[start] for start in known if software.startswith(start)), {})
     rules = {key: value for key, value in entry.items() if key not in ("note", "source")}
     return TypeAdapter(FrameworkRules).validate_python(rules) if rules else FREE
-
-
-def racks_with(accelerator: str) -> list[str]:
-    """Return the racks and nodes of the catalogue that are built for an accelerator."""
-    return [rack for rack, entry in catalogue("rack_accelerators").items() if accelerator in entry["accelerators"]]
-
-
-def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a catalogue's entry in full: one `like` another has its figures, but for the name, the note and its own.
-
-    A part with a source of its own is completed key by key; every other value, peaks by type too, is replaced whole.
-    """
-    if LIKE not in entry:
-        return dict(entry)
-    source = entry.get("source")
-    reasons = dict(source) if isinstance(source, Mapping) else {}
-    taken = ", ".join([f"taken over from {entry[LIKE]}", *([reasons.pop(LIKE)] if LIKE in reasons else [])])
-    full: dict[str, Any] = {}
-    for key, value in known[entry[LIKE]].items():
-        own = entry.get(key, {})
-        if isinstance(value, dict) and "source" in value and isinstance(own, Mapping):
-            full[key] = {**value, "source": taken, **own}
-        elif key not in ("name", "note", "source"):
-            full[key] = entry.get(key, value)
-            reasons.setdefault(key, taken)
-    rest = {key: value for key, value in entry.items() if key != LIKE and key not in full}
-    return {**rest, **full, "source": source if isinstance(source, str) else reasons}
 
 
 class PointsLaw(Sourced):
@@ -131,7 +93,9 @@ class DepthLaw(Sourced):
 class Family(Sourced):
     """A family of models that may be built: which figure divides which, and how wide for how deep."""
 
-    depth: DepthLaw | str = Field("aspect-128", description="A named law of the catalogue, or one's own.")
+    depth: Annotated[DepthLaw, Named("depth_laws")] = by_default(
+        "depth_laws", "aspect-128", "A named law of the catalogue, or one's own."
+    )
     min_aspect: Positive = Field(32.0, description="Smallest hidden width over layers.")
     max_aspect: Positive = Field(2048.0, description="Largest hidden width over layers.")
     head_size: Count = Field(128, description="Width of a head.")
@@ -149,11 +113,15 @@ class Family(Sourced):
 class Choose(Sourced):
     """The choice of a workload's model: the best by a law that the datacenter can train by the deadline."""
 
-    law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
-    critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
+    law: Annotated[PointsLaw | LossLaw, Named("scaling_laws")] = by_default(
+        "scaling_laws", "chinchilla-2", "A named law of the catalogue, or one's own."
+    )
+    critical_batch: Annotated[PowerOf, Named("batch_laws")] | None = Field(
+        None, description="Law of the batch; absent: limits.max_batch_tokens."
+    )
     family: Family = Field(Family(), description="The shapes that may be built.")
-    loss: LossLaw | str = Field(
-        "parametric-2024", description="Law of the loss; not read where `law` is a law of loss."
+    loss: Annotated[LossLaw, Named("scaling_laws")] = by_default(
+        "scaling_laws", "parametric-2024", "Law of the loss; not read where `law` is a law of loss."
     )
     assumed_flop_per_second: Positive | None = Field(
         None, description="Rate assumed of each GPU at all times; the law's model for it is stated too."
@@ -492,16 +460,15 @@ SWITCHES = (
 class Workload(Sourced):
     """The workload of an instance: a model to train on a number of tokens."""
 
-    model: Model | str = Field(description="The architecture, inline or by catalogue name.")
+    model: Annotated[Model, Named("models")] = Field(description="The architecture, inline or by catalogue name.")
     tokens: Positive = Field(description="Training tokens.")
     sequence_length: Count = Field(description="Tokens per sequence.")
-    precision: Precision = Field(
-        default_factory=lambda: Precision.model_validate(catalogue("precisions")[DEFAULT_PRECISION]),
-        description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16.",
-        # The name is replaced by the entry before validation.
-        json_schema_extra=lambda schema: schema.update(anyOf=[{"$ref": schema.pop("$ref")}, {"type": "string"}]),
+    precision: Annotated[Precision, Named("precisions")] = by_default(
+        "precisions", "bf16", "Inline or by catalogue name (bf16, fp8, ...); absent: bf16."
     )
-    software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
+    software: Annotated[Software, Named("software")] = by_default(
+        "software", "megatron-core", "The framework, inline or by catalogue name."
+    )
     expert_imbalance: Annotated[float, Field(ge=1)] = Field(
         1.0,
         description="Tokens of the busiest expert-parallel rank over the mean; 1: routing is forced to be even, as in "
@@ -519,5 +486,4 @@ class Workload(Sourced):
     @property
     def rules(self) -> FrameworkRules:
         """Layout rules of the workload's framework; none where it is freed of them, or the stack is the user's."""
-        name = self.software.name if isinstance(self.software, Software) else self.software
-        return FREE if self.framework_rules is False else rules_of(name)
+        return FREE if self.framework_rules is False else rules_of(self.software.name)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from planner.instance.base_types import Frozen
-from planner.instance.network import Switch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +99,3 @@ FABRIC_AXES = {
     "leaf": "racks_outside_leaf",
     "splits": "unavoidable_splits",
 }
-
-
-def resolved_switches(switches: tuple[Switch | str, ...]) -> list[Switch]:
-    """Return the switches of an instance whose catalogue names were resolved on loading; TypeError if they were not."""
-    named = [switch for switch in switches if isinstance(switch, str)]
-    if named:
-        raise TypeError(f"network.switches: {named} are names; load the instance through planner.load")
-    return [switch for switch in switches if not isinstance(switch, str)]

@@ -10,7 +10,7 @@ from itertools import count
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.workload import Choose, DepthLaw, Experts, Family, LossLaw, Model, PointsLaw, PowerOf
+from planner.instance.workload import Choose, DepthLaw, Experts, Family, LossLaw, Model
 from planner.physics.training import transformer
 
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
@@ -81,28 +81,15 @@ class ModelCandidate:
     batch_tokens: float | None  # by the law of the critical batch; None: as the instance gives it
 
 
-def law_of(choose: Choose) -> PointsLaw | LossLaw:
-    """Return the scaling law by which the model's size is chosen, its name resolved."""
-    if isinstance(choose.law, str):
-        raise TypeError("the instance still has the name of a law")
-    return choose.law
-
-
 def loss_law_of(choose: Choose) -> LossLaw:
     """Return the scaling law of the loss: the one that chooses the model's size where that is a law of loss."""
-    law = choose.law if isinstance(choose.law, LossLaw) else choose.loss
-    if isinstance(law, str):
-        raise TypeError("the instance still has the name of a law")
-    return law
+    return choose.law if isinstance(choose.law, LossLaw) else choose.loss
 
 
 def model_for(choose: Choose, flop: float) -> ModelCandidate:
     """Return the family's model that scaling laws choose for `flop` of compute; InputError: no shape is near it."""
-    depth, batch = choose.family.depth, choose.critical_batch
-    if not isinstance(depth, DepthLaw) or isinstance(batch, str):
-        raise TypeError("the instance still has the name of a law")
-    target, family = transformer.best_parameters(law_of(choose), flop), choose.family
-    model = choose_shape(family, depth, target)
+    target, family = transformer.best_parameters(choose.law, flop), choose.family
+    model = choose_shape(family, family.depth, target)
     if model is None:
         raise InputError(
             f"workload.choose.family: no shape has {target:.4g} parameters within {family.tolerance:.2%} with heads a "
@@ -111,8 +98,8 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
         )
     parameters = float(size(model))
     tokens = transformer.tokens_for(parameters, flop)
-    critical = None
-    if isinstance(batch, PowerOf):
+    batch, critical = choose.critical_batch, None
+    if batch is not None:
         critical = transformer.power(batch, tokens=tokens, flop=flop, parameters=parameters)
     return ModelCandidate(model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
 

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from planner.cluster import parse
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
 from planner.physics.network.clos_fabric import Design
@@ -62,7 +61,7 @@ class PlanPhysics:
     @property
     def gpus_per_rack(self) -> int:
         """Return the GPUs of a rack of the plan: the rails of its leaf domain."""
-        return cost.rack_of(self.instance.hardware).gpus
+        return self.instance.hardware.rack.gpus
 
     @property
     def transport_slowdown(self) -> float:
@@ -176,19 +175,13 @@ class PlanPhysics:
     def switches(self) -> dict[str, Switch]:
         """Return the switches that the plan's fabric may be built from, by name."""
         network = self.instance.network
-        return {switch.name: switch for switch in network.switches if isinstance(switch, Switch)} if network else {}
-
-    @property
-    def nic_known(self) -> bool:
-        """Return whether the plan's instance states the rate of a NIC, itself or with its accelerator."""
-        hardware = self.instance.hardware
-        return hardware.nic_bytes_per_second is not None or isinstance(hardware.accelerator, Accelerator)
+        return {switch.name: switch for switch in network.switches} if network else {}
 
     @cached_property
     def designs(self) -> dict[str, Design]:
         """Return the design of the plan's fabric at each site, of fabrics whose choices can be computed with."""
         network, found = self.instance.network, dict[str, Design]()
-        for site, fabric in self.plan.fabric.sites.items() if self.plan.fabric and self.nic_known else ():
+        for site, fabric in self.plan.fabric.sites.items() if self.plan.fabric else ():
             racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
             if network is None or site not in self.racks_by_site or design_fault(fabric, racks) or not known:
                 continue

@@ -16,7 +16,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
-from planner.instance.network import Network, Switch
+from planner.instance.network import Network
 from planner.instance.workload import Model
 from planner.physics import Floats, Num
 from planner.physics.network.fabric_designs import lanes_of
@@ -50,8 +50,7 @@ def gpu_links(network: Network | None, lanes: int) -> GpuLinks:
 def lanes_to_choose(instance: Instance) -> list[int]:
     """List the numbers of lanes, and so of links that may fail, of a GPU's NIC in a fabric; none without a network."""
     network, nic = instance.network, instance.hardware.gpu_nic_bytes_per_second
-    switches = () if network is None else (switch for switch in network.switches if isinstance(switch, Switch))
-    found = {lanes_of(switch, nic) for switch in switches}
+    found = {lanes_of(switch, nic) for switch in (() if network is None else network.switches)}
     return sorted(lanes for lanes in found if network is not None and lanes <= network.max_lanes)
 
 
@@ -371,7 +370,7 @@ class Upkeep:
 def counted(instance: Instance) -> Reliability | None:
     """Return the failure rates that count; None without any, or where the workload states the share that trains."""
     rates = instance.reliability
-    if rates is None or isinstance(rates, str) or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
+    if rates is None or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
         return None
     return rates
 

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from planner.instance.base_types import Count, Frozen, NonNegative, Positive
-from planner.instance.workload import catalogue
+from planner.instance.catalogue_entries import catalogue
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 

@@ -1,12 +1,13 @@
 """The plan: decisions, metrics, certificates, the run and the curve; also flat, as figures by dotted name."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, WrapValidator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from planner.instance.base_types import Frozen, SchemaVersion
+from planner.instance.catalogue_entries import IN_FULL
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.instance.workload import ModelChoice
 from planner.plan import VIEWS, plan_sections
@@ -107,10 +108,10 @@ class Cost(Frozen):
     total_usd: float = Field(description="Capital and the counted years of operation, in dollars.")
 
 
-def _of_its_kind(data: Any, validate: Callable[[Any], Instance]) -> Instance:
-    """Read the instance of a plan that has no workload as the question about a fabric that it is."""
+def _in_full(data: Any) -> Instance:
+    """Read the instance of a plan with every part in full; one without a workload is a question about a fabric."""
     alone = isinstance(data, Mapping) and data.get("workload") is None and data.get("network") is not None
-    return FabricInstance.model_validate(data) if alone else validate(data)
+    return (FabricInstance if alone else Instance).model_validate(data, context=IN_FULL)
 
 
 class Plan(Frozen):
@@ -118,7 +119,7 @@ class Plan(Frozen):
 
     schema_version: SchemaVersion = Field(3, description="Of this format; 3. A file of version 2 is read as one of 3.")
     planner_version: str = Field(description="That made the plan.")
-    instance: Annotated[SerializeAsAny[Instance], WrapValidator(_of_its_kind)] = Field(
+    instance: Annotated[SerializeAsAny[Instance], BeforeValidator(_in_full)] = Field(
         description="As it was solved, names of the catalogue resolved; no workload where a fabric alone was asked."
     )
     instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
@@ -170,8 +171,7 @@ class Plan(Frozen):
         if data.get("instance_sha256") != instance_sha256(data["instance"]):
             return data
         try:
-            instance = _of_its_kind(data["instance"], Instance.model_validate)
-            return {**data, "instance_sha256": instance_sha256(instance)}
+            return {**data, "instance_sha256": instance_sha256(_in_full(data["instance"]))}
         except ValidationError:
             return data  # refused below, under its own path
 

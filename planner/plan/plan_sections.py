@@ -139,11 +139,6 @@ class LayoutPlan(Frozen):
         """Groups of racks for the layout's different stages: what the fabric joins and the placement places."""
         return -(-self.pipeline_parallel // self.stages_per_rack)
 
-    @property
-    def whole_racks(self) -> int:
-        """Racks that carry stages of the layout, where no rack carries parts of two that are not together in others."""
-        return self.rack_stages * sum(self.racks_per_stage_by_site.values())
-
 
 class PoolsPlan(Frozen):
     """The pools section of a plan: each pool's share of a step's batch, in sequences, and its own strategy."""
@@ -513,20 +508,3 @@ class WanPlan(Frozen):
     edges: tuple[WanEdge, ...] = Field(description="With light on them.")
     capex_usd: float = Field(description="Fibre and wavelengths, in dollars.")
     certificate: Certificate = Field(description="What is proven of it.")
-
-    @property
-    def shared_nodes(self) -> dict[str, tuple[str, ...]]:
-        """Fibre nodes that a route and its backup, which share no span, both pass, by link: one loss takes both."""
-        ends, found = {edge.id: (edge.a, edge.b) for edge in self.edges}, {}
-        for demand in self.demands:
-            sites, shared = {demand.a, demand.b}, set[str]()
-            for route in demand.routes:
-                passed = []  # the fibre nodes of each way, without those at which its sites are joined to the fibre
-                for way in (route.edges, route.backup_edges or ()):
-                    spans = {name: ends.get(name, ()) for name in way}  # without ends: an edge that a check will miss
-                    joined = (end for site in sites for end in spans.get(f"{site} access", ()))
-                    passed.append({end for two in spans.values() for end in two} - {*joined} - sites)
-                shared |= passed[0] & passed[1]
-            if shared:
-                found[f"{demand.a} - {demand.b}"] = tuple(sorted(shared))
-        return found

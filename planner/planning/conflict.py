@@ -16,7 +16,6 @@ from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
 from planner.models.joint.strategy_tables import some_in_memory
 from planner.physics.network.fabric_designs import min_fabric_usd
-from planner.physics.site.cost import rack_of
 from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
 from planner.plan.certificate import Conflict, decision_of
 from planner.planning.changed_instance import Change, change_to, in_fewest_days
@@ -117,7 +116,7 @@ def _least_usd(instance: Instance) -> float:
     if instance.grid is not None:
         return 0.0
     # One GPU's link and port: a plan has more.
-    return (instance.hardware.racks or 0) * rack_of(instance.hardware).price_usd + min_fabric_usd(instance.network)
+    return (instance.hardware.racks or 0) * instance.hardware.rack.price_usd + min_fabric_usd(instance.network)
 
 
 def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> Conflict | None:
@@ -199,7 +198,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
     batch = limits.max_batch_tokens or 0
     taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
     rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * 64), taken
-    budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), rack_of(hardware).price_usd
+    budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), hardware.rack.price_usd
     capital = f"the budget is {money(budget)}"
     if limits.budget_usd is not None and least > budget + CENT:  # the racks and the least fabric cost more
         fabric = " with the least fabric" * (network is not None)
@@ -215,7 +214,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         if getattr(limits, name) is not None:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
     if hardware.racks is not None:
-        own = f"the cluster has {counted(hardware.racks, 'rack')} of {rack_of(hardware).gpus} GPUs"
+        own = f"the cluster has {counted(hardware.racks, 'rack')} of {hardware.rack.gpus} GPUs"
         rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * 1024), own
     if wan is not None and wan.protection == "one_cut":
         rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
@@ -257,7 +256,7 @@ def _reason(instance: Instance, kept: list[str]) -> str:
     if MEMORY in kept and instance.grid is not None and memory_limit_bytes(instance) > 0:
         from planner.models.joint.site_choice import MANY_RACKS, Sites
 
-        racks, gpus = Sites(instance=instance).max_site_racks, rack_of(instance.hardware).gpus
+        racks, gpus = Sites(instance=instance).max_site_racks, instance.hardware.rack.gpus
         if racks < MANY_RACKS:  # how many GPUs can share a replica's state
             few = f"no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
             words[MEMORY] += f"; {few}"

@@ -261,7 +261,7 @@ def layout_question(instance: Instance, gpus: int) -> Instance:
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
     if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
         pins["layout.data_parallel"] = sum(by_site.values())
-    racks = instance.hardware.racks or -(-gpus // cost.rack_of(instance.hardware).gpus)
+    racks = instance.hardware.racks or -(-gpus // instance.hardware.rack.gpus)
     return instance.replaced(hardware__racks=racks, pins=pins, **dict.fromkeys(OTHER_DECISIONS))
 
 

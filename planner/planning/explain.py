@@ -173,7 +173,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
         elif path not in instance.pins:
             yield Variant("site", name, "opened", without={path: 0})
     for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
-        rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
+        rest = tuple(s for s in network.switches if s.name != name) if network else ()
         if network is not None and rest:
             yield Variant("switch", name, "any other", change_to(network__switches=rest))
     stripes = list(plan.placement.stripes.values())[:1] if plan.placement and layout and layout.rack_stages > 1 else []

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
-from planner.models import Options, resolved_switches
+from planner.models import Options
 from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.fabric_templates import Lengths, Template, Templates
 from planner.models.fabric.site_mode import switch_modes
@@ -24,7 +24,6 @@ from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
 from planner.physics.network.transport import Locality
 from planner.physics.plan_physics import CLUSTER
-from planner.physics.site.cost import rack_of
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
@@ -171,7 +170,7 @@ class FabricSearch:
     @property
     def gpus(self) -> int:
         """The GPUs of a host that the fabric joins."""
-        return rack_of(self.instance.hardware).gpus
+        return self.instance.hardware.rack.gpus
 
     def kinds(self) -> Iterator[FabricKind]:
         """Yield the kinds of fabric that the tiers allow, families asked for first; one switch for all only once."""
@@ -319,7 +318,7 @@ class FabricSearch:
         """Write why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
         if (pinned := self.pinned("tiers")) not in (None, kind.tiers):
             return f"pins: tiers is {pinned}"
-        most = max((switch.ports for switch in resolved_switches(self.network.switches)), default=0)
+        most = max((switch.ports for switch in self.network.switches), default=0)
         joined = (self.instance.hardware.racks or 0) * (1 if kind.family == "rail-only" else self.gpus)
         # Bounds on the GPUs of a leaf with tiers above it, and on those that trees of the kind's tiers join. Where one
         # ratio is of all tiers together, what a leaf leaves of it counts for the tiers above, most where they share it

@@ -24,7 +24,6 @@ from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.models.joint.tied_plans import ended_by_choice, kept_within
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site.cost import rack_of
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
@@ -101,7 +100,7 @@ class BudgetQuestions:
         sizes = sorted({point.usd if on_grid else point.racks for point in self.points})
         below = sizes[0] / STEP
         if not on_grid:
-            paid = budget_of(self.instance) / rack_of(self.instance.hardware).price_usd  # its plan may be beyond it
+            paid = budget_of(self.instance) / self.instance.hardware.rack.price_usd  # its plan may be beyond it
             below = max(1, math.floor(min(below, self.dear / STEP, paid)))
         if self.refused < below < sizes[0]:
             yield below
@@ -117,7 +116,7 @@ class BudgetQuestions:
             instance, most_usd = self.instance.replaced(limits__budget_usd=size), size
         else:  # the answer holds up to the capital of one rack more, since more racks cost more
             instance = paying_in_use(self.instance.replaced(hardware__racks=int(size)))
-            most_usd = (size + 1) * rack_of(self.instance.hardware).price_usd * TIGHT
+            most_usd = (size + 1) * self.instance.hardware.rack.price_usd * TIGHT
         within = replace(self.solving.options, gap=0.1)  # of the fewest days
         best, *_ = best_choice(instance, replace(self.solving, options=within, progress=lambda _: None))
         found = best.solution
@@ -152,7 +151,7 @@ def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance
     """Return the point of a curve for a choice, in USD and days; in a cluster it pays only for the racks in use."""
     racks, usd = racks_with_spares(choice), choice.capital_usd
     if instance.grid is None:
-        usd -= ((instance.hardware.racks or 0) - racks) * rack_of(instance.hardware).price_usd
+        usd -= ((instance.hardware.racks or 0) - racks) * instance.hardware.rack.price_usd
     return PricedPoint(usd, days, racks, choice, asked)
 
 
@@ -386,7 +385,7 @@ def why_no_curve(plan: Plan) -> str | None:
         (goal == "frontier", "the plan holds the whole curve"),
         (goal == "finish_date", "the goal is a date; `planner frontier` draws days of training against money"),
         (goal != "days_to_train", f"the goal is money ({goal}); `planner frontier` draws all of it"),
-        (rack_of(instance.hardware).price_usd <= 0, "racks have no price"),
+        (instance.hardware.rack.price_usd <= 0, "racks have no price"),
         (bool(instance.hardware.alternatives) and instance.grid is None, "each GPU has a number of racks of its own"),
         (plan.stopped in ("limit", "interrupted"), "the search for the plan itself was cut short"),
     )

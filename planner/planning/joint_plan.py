@@ -49,7 +49,7 @@ def plan_of(
         return without_plan(instance, solution, options)
     proof = None if solution.plan.placed is None else solution.plan.placed.proof
     choice, metrics, section, design = _with_sites(instance, solution.plan, options, seconds)
-    column, gpus = choice.column, cost.rack_of(instance.hardware).gpus
+    column, gpus = choice.column, instance.hardware.rack.gpus
     racks = (instance.hardware.racks or 0) if choice.placed is None else sum(choice.placed.racks.values())
     # The bill knows no certificate, whose value may be the bill.
     fabrics, placement = _fabrics_and_placement(instance, choice, metrics, section, design)
@@ -354,7 +354,7 @@ def inspection(plan: Plan, cache: JointCache) -> Any:
     in_days = plan.instance.objective.minimize == "days_to_train"
     if plan.proof is None or plan.layout is None or not in_days or not cache.serves(plan.instance):
         return None
-    racks = tuple(max_racks(plan.instance, gpus) for gpus in range(cost.rack_of(plan.instance.hardware).gpus + 1))
+    racks = tuple(max_racks(plan.instance, gpus) for gpus in range(plan.instance.hardware.rack.gpus + 1))
     stated = plan.proof.max_racks_by_wired_gpus, plan.proof.joined_racks_by_wired_gpus
     return highest_bound(plan), racks, plan.proof.columns, *(tuple(sorted(by_gpus.items())) for by_gpus in stated)
 

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from planner.errors import InputError, hint
 from planner.imports.command_options import FabricWish
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, instance_data, read_instance_file
 from planner.instance.base_types import Faults, figures, out_of_range, validated
+from planner.instance.catalogue_entries import catalogue, racks_with
 from planner.instance.instance import (
     ANY_ACCELERATOR,
     FabricInstance,
@@ -32,29 +33,12 @@ from planner.instance.instance import (
     reference_problems,
 )
 from planner.instance.network import MAX_TIERS, Switch
-from planner.instance.workload import (
-    DEFAULT_PRECISION,
-    LIKE,
-    Choose,
-    Family,
-    Workload,
-    catalogue,
-    completed,
-    racks_with,
-)
+from planner.instance.workload import Choose
 from planner.physics.network.fabric_designs import FAMILIES, lanes_of
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
 from planner.units import counted
 
-# Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
-NAMED = {
-    ("workload", "model"): "models",
-    ("hardware", "accelerator"): "accelerators",
-    ("hardware", "rack"): "racks",
-    ("workload", "software"): "software",
-    ("workload", "precision"): "precisions",
-}
 # How the options state a fabric.
 NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
 DIGITS = {"ports": r"\d{1,6}", "rate": f"{NUMBER}G?", "dollars": NUMBER, "watts": NUMBER}
@@ -92,9 +76,10 @@ def load_instance(
     if kind_of(data) == "question":
         faults.add("workload", f"is missing; add it, or ask `planner fabric design {where}` for its fabric alone")
         faults.replaced.append("workload")
-    data = with_names_resolved(data, where, faults)
+    data = _with_left_out(data, where, faults)
     if constants is not None:
-        data, measured = json.loads(json.dumps(data)), read_constants(constants)  # entries of the catalogue are shared
+        measured = read_constants(constants)
+        data = validated(Instance, data, where, faults=faults).model_dump(mode="json")
         if not put_constants(data, measured):
             names = f"{measured.accelerator!r} and {measured.software!r}"
             raise InputError(f"{where}: constants of {names} are of no use: it has neither; leave out --constants")
@@ -123,73 +108,36 @@ def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> di
     return instance_data(json.loads(json.dumps(given, default=plain)), where, Path())
 
 
-def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
-    """Put catalogue entries in place of their names in an instance's data, and any entry for an unknown name."""
+def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
+    """Return an instance's data with a model to start a choice from, and with its first pool's parts as hardware's."""
     data = json.loads(json.dumps(data))
-    if isinstance(data.get("workload"), dict):
-        data["workload"].setdefault("software", Workload.model_fields["software"].default)
-        data["workload"].setdefault("precision", DEFAULT_PRECISION)
-        if isinstance(data["workload"].get("choose"), dict):
-            _resolve_choice(data["workload"], where, faults)
-    for (part, key), kind in NAMED.items():
-        if isinstance(data.get(part), dict):
-            _resolve(data[part], key, kind, f"{part}.{key}", faults)
-    hardware = data["hardware"] if isinstance(data.get("hardware"), dict) else {}
-    for part in ("pools", "alternatives"):
-        entries = hardware[part] if isinstance(hardware.get(part), list) else []
-        for (i, entry), key in product(enumerate(entries), ("accelerator", "rack")):
-            if isinstance(entry, dict):
-                _resolve(entry, key, NAMED["hardware", key], f"hardware.{part}[{i}].{key}", faults)
-                if part == "pools" and i == 0 and key in entry:  # the hardware's too, where it has none
-                    hardware.setdefault(key, entry[key])
-    _resolve(data, "reliability", "reliability", "reliability", faults)
-    network = data["network"] if isinstance(data.get("network"), dict) else {}
-    for kind in ("switches", "media"):
-        entries = network[kind] if isinstance(network.get(kind), list) else []
-        for i in range(len(entries)):
-            _resolve(entries, i, kind, f"network.{kind}[{i}]", faults)
+    workload, hardware = data.get("workload"), data.get("hardware")
+    if isinstance(workload, dict) and workload.get("choose") is not None and not {"model", "tokens"} <= workload.keys():
+        try:
+            _put_start(workload, where)
+        except ValidationError:  # the whole instance is refused with the same complaint, under its own path
+            faults.replaced += ["workload.model", "workload.tokens"]
+    pools = hardware.get("pools") if isinstance(hardware, dict) else None
+    first = pools[0] if isinstance(pools, list) and pools and isinstance(pools[0], dict) else {}
+    for key in ("accelerator", "rack"):
+        if key in first and isinstance(hardware, dict):
+            name = hardware.setdefault(key, first[key])
+            if isinstance(name, str) and name not in catalogue(f"{key}s"):  # it is refused at the pool
+                faults.replaced.append(f"hardware.{key}")
     return data
 
 
-def _resolve(holder: Any, key: Any, kind: str, path: str, faults: Faults) -> None:
-    """Put the catalogue's entry in place of its name in an instance, or complete an accelerator `like` one of them."""
-    known, given = catalogue(kind), holder[key] if isinstance(holder, list) else holder.get(key)
-    like = given.get(LIKE) if kind == "accelerators" and isinstance(given, dict) else None
-    name = given if isinstance(given, str) else like
-    if isinstance(name, str) and name not in known:
-        path = path if name is given else f"{path}.{LIKE}"
-        faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
-        faults.replaced.append(path)
-    if isinstance(given, str):
-        holder[key] = known[given] if given in known else next(iter(known.values()))  # any, for an unknown name
-    elif isinstance(like, str) and like in known:
-        holder[key] = completed(given, known)
+def _put_start(workload: dict[str, Any], where: str) -> None:
+    """Put a model and tokens to start the choice of a workload's model from where they are not given."""
+    from planner.models.model_choice import any_model
 
-
-def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:
-    """Put laws in place of their names in a choice of model, and a model to start from where none is given."""
-    choose = workload["choose"]
-    for key, kind in {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}.items():
-        choose.setdefault(key, Choose.model_fields[key].default)
-        _resolve(choose, key, kind, f"workload.choose.{key}", faults)
-    family = choose.setdefault("family", {})
-    if isinstance(family, dict):
-        family.setdefault("depth", Family.model_fields["depth"].default)
-        _resolve(family, "depth", "depth_laws", "workload.choose.family.depth", faults)
-    if "model" not in workload or "tokens" not in workload:
-        try:
-            asked = Choose.model_validate(choose)
-        except ValidationError:
-            return  # the whole instance is refused with the same complaint, under its own path
-        from planner.models.model_choice import any_model
-
-        try:
-            start = any_model(asked)
-        except OverflowError:  # beyond a float
-            problem = "its figures are beyond what can be computed with"
-            raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
-        workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
-        workload.setdefault("tokens", start.tokens)
+    try:
+        start = any_model(Choose.model_validate(workload["choose"]))
+    except OverflowError:  # beyond a float
+        problem = "its figures are beyond what can be computed with"
+        raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
+    workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
+    workload.setdefault("tokens", start.tokens)
 
 
 def question_of_options(wish: FabricWish) -> FabricInstance:
@@ -209,6 +157,20 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     grouped = [family for family in families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
+    # Oversubscription: 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`.
+    text, ratios = wish.oversubscription, dict[str, Any]()
+    if text == "any":
+        ratios = {"max_oversubscription": None}
+    elif text is not None:
+        form = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?")
+        parts = [form.fullmatch(part.strip()) for part in text.split(",")]
+        both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
+        if len(both) < len(parts) or min(map(min, both)) <= 0:
+            raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
+        if len(both) > 3:
+            raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
+        values = [down / up for down, up in both]
+        ratios = {"max_oversubscription": values[0] if len(values) == 1 else values}
     source = dict.fromkeys(("it_kw", "price_usd"), "not given; a fabric alone does not count it")
     data = {
         "name": "fabric",
@@ -225,7 +187,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
             "max_lanes": wish.max_lanes or 1,
             "max_rails_per_leaf": wish.rails_per_leaf,
             "max_tiers": wish.max_tiers or MAX_TIERS,
-            **_oversubscription(wish.oversubscription),
+            **ratios,
             **_floor(wish, switches[0]["port_gbps"]),
             "survives": None if wish.survives == "none" else wish.survives or LOSSES[0],
         },
@@ -259,9 +221,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         data["network"] = {**usual, "max_rails_per_leaf": None, **network}
     if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**(data.get("pins") or {}), **pins}
-    hardware = data.get("hardware")
-    if not (isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR):
-        data = with_names_resolved(data, where, faults)
+    data = _with_left_out(data, where, faults)
 
     def problems(instance: FabricInstance) -> Iterator[str]:
         yield from out_of_range(instance)
@@ -279,13 +239,35 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
 def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a fabric question's switches and transceiver of their ports: those given, or those of the NIC's rate."""
     if not wish.switch and nic_gbps not in FABRIC_PARTS:
-        known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
-        raise InputError(f"--nic-gbps {nic_gbps:g}: no usual switches (for {known} there are); give --switch")
+        rated = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
+        raise InputError(f"--nic-gbps {nic_gbps:g}: no usual switches (for {rated} there are); give --switch")
     names = wish.switch or [*FABRIC_PARTS[nic_gbps].switches, *FABRIC_PARTS[nic_gbps].larger]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")
-    switches = [_switch(name) for name in names]
+    # Each by its catalogue name, its links at the price of its rate, or from its figures.
+    known, switches = catalogue("switches"), list[dict[str, Any]]()
+    for text in names:
+        if text in known:
+            switches.append({**known[text], "link_factor": 1.0})
+            continue
+        if not re.match(r"\d+x\d", text):  # how ports and rate begin
+            raise InputError(f"--switch {text!r}: no such switch; {hint(text, known).rstrip('?')}, or give {FORM}")
+        size, *others = text.split(":")
+        figures = [*size.split("x", 1), *others]
+        given = dict(zip(DIGITS, figures, strict=False))
+        no_numbers = [name for name, own in given.items() if not re.fullmatch(DIGITS[name], own)]
+        wrong = [f"{name} must be a number from 0 (is {given[name]!r})" for name in no_numbers]
+        missing = [name for name in ("dollars", "watts") if name not in given]
+        wrong += [f"{' and '.join(missing)} missing"] if missing else []
+        if wrong or len(figures) > len(DIGITS):
+            raise InputError(f"--switch {text!r}: {'; '.join(wrong) or 'has too many parts'}; give {FORM}")
+        ports, gbps = int(given["ports"]), float(given["rate"].removesuffix("G"))
+        if not ports or not gbps:
+            raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
+        price = {"price_usd": float(given["dollars"]), "power_watts": float(given["watts"])}
+        own = {"name": f"{given['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **price, "source": "given"}
+        switches.append(Switch.model_validate(own).model_dump(mode="json", exclude_none=True))
     if len({switch["name"] for switch in switches}) < len(switches):
         raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
     usd, watts = wish.transceiver_usd, wish.transceiver_watts
@@ -301,30 +283,6 @@ def _parts(wish: FabricWish, nic_gbps: float) -> tuple[list[dict[str, Any]], dic
     paid = {"price_usd": parts.usd if usd is None else usd, "power_watts": parts.watts if watts is None else watts}
     rate = rates[0] if len(rates) == 1 else None
     return switches, {"name": parts.optics, "gbps": rate, **paid, "source": source}
-
-
-def _switch(text: str) -> dict[str, Any]:
-    """Return a fabric question's switch by catalogue name, its links at the price of its rate, or from its figures."""
-    known = catalogue("switches")
-    if text in known:
-        return {**known[text], "link_factor": 1.0}
-    if not re.match(r"\d+x\d", text):  # how ports and rate begin
-        raise InputError(f"--switch {text!r}: no such switch; {hint(text, known).rstrip('?')}, or give {FORM}")
-    size, *others = text.split(":")
-    parts = [*size.split("x", 1), *others]
-    given = dict(zip(DIGITS, parts, strict=False))
-    no_numbers = [name for name, own in given.items() if not re.fullmatch(DIGITS[name], own)]
-    wrong = [f"{name} must be a number from 0 (is {given[name]!r})" for name in no_numbers]
-    missing = [name for name in ("dollars", "watts") if name not in given]
-    wrong += [f"{' and '.join(missing)} missing"] if missing else []
-    if wrong or len(parts) > len(DIGITS):
-        raise InputError(f"--switch {text!r}: {'; '.join(wrong) or 'has too many parts'}; give {FORM}")
-    ports, gbps = int(given["ports"]), float(given["rate"].removesuffix("G"))
-    if not ports or not gbps:
-        raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
-    figures = {"price_usd": float(given["dollars"]), "power_watts": float(given["watts"])}
-    own = {"name": f"{given['ports']}x{gbps:g}G", "ports": ports, "port_gbps": gbps, **figures, "source": "given"}
-    return Switch.model_validate(own).model_dump(mode="json", exclude_none=True)
 
 
 def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, Any]]) -> None:
@@ -347,22 +305,6 @@ def _require_planes(wish: FabricWish, nic_gbps: float, switches: list[dict[str, 
     have = ", ".join(map(str, sorted(own)))
     planes = f"{counted(wish.planes, 'plane')} for a NIC of {nic_gbps:g} Gb/s"
     raise InputError(f"--planes {wish.planes}: no switch has {planes} ({have} offered); give one that has, {remedy}")
-
-
-def _oversubscription(text: str | None) -> dict[str, Any]:
-    """Read a fabric question's oversubscription: 4:1, or 1:2,7:1 by tier from the leaf up; none where `any`."""
-    if text is None:
-        return {}
-    if text == "any":
-        return {"max_oversubscription": None}
-    parts = [re.fullmatch(r"(?P<down>\d+(?:\.\d+)?)(?::(?P<up>\d+(?:\.\d+)?))?", x.strip()) for x in text.split(",")]
-    both = [(float(match["down"]), float(match["up"] or 1)) for match in parts if match is not None]
-    if len(both) < len(parts) or min(map(min, both)) <= 0:
-        raise InputError(f"--oversubscription {text!r}: must be DOWN:UP of rates above 0, such as 2:1, or `any`")
-    if len(both) > 3:
-        raise InputError(f"--oversubscription {text!r}: at most of leaf, spine and core; leave out the rest")
-    values = [down / up for down, up in both]
-    return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 
 def _floor(wish: FabricWish, gbps: float) -> dict[str, Any]:
@@ -408,10 +350,28 @@ def implausible(instance: Instance) -> Iterator[str]:
     # The stack scales FP8 by blocks of 32, as only GPUs do that have FP4 too, from Blackwell (SM100) on: Transformer
     # Engine, docs/features/low_precision_training/mxfp8.
     recipe = "workload.software.fp8_recipe"
-    by_blocks = work.precision.compute == "fp8" and getattr(work.software, "fp8_recipe", "") == "mxfp8"
-    if by_blocks and not isinstance(gpu, str) and "fp4" not in gpu.peak_flop_per_second:
+    by_blocks = work.precision.compute == "fp8" and work.software.fp8_recipe == "mxfp8"
+    if by_blocks and "fp4" not in gpu.peak_flop_per_second:
         yield f"{recipe} is mxfp8, which {gpu.name} does not run: set {recipe} to per_tensor, blockwise or delayed"
-    yield from unread(instance)
+    # Limits and parts that do not bind, as what makes them bind is missing.
+    grid = instance.grid
+    if grid is None:
+        if instance.wan is not None:
+            yield "wan is not read: it joins the sites of a grid, and there is none"
+        return
+    nodes = [(f"grid.nodes[{index}].", node) for index, node in enumerate(grid.nodes) if node.site]
+    for key, binds, remedy in (
+        ("area_m2", hardware.cooling_kw_per_m2 is not None, "give hardware.cooling_kw_per_m2"),
+        ("interconnect_mw", grid.rules.interconnect.enabled, "set grid.rules.interconnect.enabled"),
+    ):
+        given = [path for path, node in nodes if getattr(node, key) is not None]
+        if given and not binds:
+            more = f" (and {len(given) - 1} more)" if len(given) > 1 else ""
+            yield f"{given[0]}{key}{more} limits no site: {remedy}"
+    if grid.scenarios and grid.rules.scenarios == "off":
+        yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
+    if grid.rules.scenarios != "off" and not grid.scenarios:
+        yield f"grid.rules.scenarios is {grid.rules.scenarios} without grid.scenarios, which would list the years"
 
 
 def implausible_figures(instance: Instance) -> Iterator[str]:
@@ -425,28 +385,6 @@ def implausible_figures(instance: Instance) -> Iterator[str]:
     for (first, expected), *others in outside.values():
         more = f" (and {len(others)} more)" if others else ""
         yield f"{first}{more}, not {expected}"
-
-
-def unread(instance: Instance) -> Iterator[str]:
-    """Yield a warning for each limit or part of an instance that does not bind, as what makes it bind is missing."""
-    grid = instance.grid
-    if grid is None:
-        if instance.wan is not None:
-            yield "wan is not read: it joins the sites of a grid, and there is none"
-        return
-    nodes = [(f"grid.nodes[{index}].", node) for index, node in enumerate(grid.nodes) if node.site]
-    for key, binds, remedy in (
-        ("area_m2", instance.hardware.cooling_kw_per_m2 is not None, "give hardware.cooling_kw_per_m2"),
-        ("interconnect_mw", grid.rules.interconnect.enabled, "set grid.rules.interconnect.enabled"),
-    ):
-        given = [path for path, node in nodes if getattr(node, key) is not None]
-        if given and not binds:
-            more = f" (and {len(given) - 1} more)" if len(given) > 1 else ""
-            yield f"{given[0]}{key}{more} limits no site: {remedy}"
-    if grid.scenarios and grid.rules.scenarios == "off":
-        yield "grid.scenarios are not read: set grid.rules.scenarios to robust or expected"
-    if grid.rules.scenarios != "off" and not grid.scenarios:
-        yield f"grid.rules.scenarios is {grid.rules.scenarios} without grid.scenarios, which would list the years"
 
 
 def warn(*instances: Instance) -> None:

@@ -18,7 +18,7 @@ from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.joint.solve_joint import fewest_racks, strategy_of
-from planner.models.model_choice import instance_with, law_of, loss_law_of, model_for
+from planner.models.model_choice import instance_with, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
@@ -139,7 +139,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
 
     def ideal_at(flop: float) -> Ideal:
         """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
-        size = transformer.best_parameters(law_of(choose), flop)
+        size = transformer.best_parameters(choose.law, flop)
         of_size = transformer.tokens_for(size, flop)
         return Ideal(flop=flop, parameters=size, tokens=of_size, loss=transformer.loss(law, size, of_size))
 

@@ -39,7 +39,9 @@ def site_fabric(
     `nic_seconds` are those of one pipeline send at the NIC's ideal rate. The site's WAN gateway carries the wavelengths
     that end there, `wan_gbps`, and the gradients, `exchange_gbps`, in Gbps each way.
     """
-    (switch, *above), design, transport_slowdown = template.models, template.design, transport_slowdown_of(network)
+    switches = {switch.name: switch for switch in network.switches}  # at these prices; a run is searched at others
+    switch, *above = (switches[model.name] for model in template.models)
+    design, transport_slowdown = template.design, transport_slowdown_of(network)
     free = transport.free_uplinks(design, exchange_gbps, *locality.stage_in)
     loads = transport.uplink_loads(design, locality.share_leaving, locality.allreduces_leaving, free)
     send, ring = transport.slowdowns(transport_slowdown, loads)

@@ -225,35 +225,6 @@ def column_of(layout: LayoutPlan, world: World) -> Column | None:
     return None
 
 
-def better_of(found: Plan, start: Plan, instance: Instance) -> Plan:
-    """Return the session's start plan in place of what a search that was cut short has, where the start is better.
-
-    Nothing of the start is assumed, nor its bound: its figures are checked anew under the rules of the instance.
-    """
-    cut_short = found.stopped in ("limit", "interrupted") and found.status in ("unknown", "feasible")
-    value, own, bound, goal = start.objective.value, found.objective.value, found.objective.bound, start.objective.name
-    if not cut_short or start.layout is None or value is None or goal != instance.objective.minimize:
-        return found
-    unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
-    changed = {
-        name: section.replaced(certificate=section.certificate.replaced(**unproven))
-        for name in ("sites", "wan", "layout", "fabric", "placement")
-        if (section := getattr(start, name))
-    }
-    none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
-    objective = start.objective.replaced(**none, ends=())
-    changed |= {"objective": objective, "proof": None, "curve": None}
-    ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
-    carried = start.replaced(**as_asked(instance) | ended | changed)
-    if (own is not None and own <= value) or check(carried):
-        return found
-    if bound is not None and own is not None:
-        gap = relative_gap(value, bound)
-        objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
-    kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
-    return carried.replaced(objective=objective, **{name: getattr(found, name) for name in kept})
-
-
 def read_question(
     instance: Instance | Plan | Mapping[str, Any] | str | Path,
     pins: Mapping[str, Any] | None,
@@ -278,14 +249,38 @@ def solve_once(
     cache: JointCache | None = None,
     curve: bool = False,
 ) -> Plan:
-    """Solve a loaded instance once, in a session or without; the options are those of `planner.solve`."""
+    """Solve a loaded instance once, in a session or without; the options are those of `planner.solve`.
+
+    A start plan that is better than what a search that was cut short has is returned in its place.
+    """
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
         first = partial(column_of, start.layout) if start is not None and start.layout is not None else None
         cache = JointCache() if cache is None else cache
         deadline = Deadline(options.time_limit)
         plan = solve_instance(loaded, options, reporter, cache=cache, first=first)
-        plan = plan if start is None else better_of(plan, start, loaded)
+        value = None if start is None or start.layout is None else start.objective.value
+        cut_short = plan.stopped in ("limit", "interrupted") and plan.status in ("unknown", "feasible")
+        if start is not None and cut_short and value is not None and start.objective.name == loaded.objective.minimize:
+            # Nothing of the start is assumed, nor its bound: its figures are checked anew under these rules.
+            unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
+            changed = {
+                name: section.replaced(certificate=section.certificate.replaced(**unproven))
+                for name in ("sites", "wan", "layout", "fabric", "placement")
+                if (section := getattr(start, name))
+            }
+            none = ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper")
+            objective = start.objective.replaced(**dict.fromkeys(none), ends=())
+            changed |= {"objective": objective, "proof": None, "curve": None}
+            ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
+            carried = start.replaced(**as_asked(loaded) | ended | changed)
+            own, bound = plan.objective.value, plan.objective.bound
+            if (own is None or own > value) and not check(carried):
+                if bound is not None and own is not None:
+                    gap = relative_gap(value, bound)
+                    objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
+                kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
+                plan = carried.replaced(objective=objective, **{name: getattr(plan, name) for name in kept})
         if curve and plan.curve is None:
             drawn = curve_around(plan, replace(options, time_limit=deadline.limit), reporter, cache=cache).curve
             plan = plan.replaced(curve=drawn) if drawn.points else plan

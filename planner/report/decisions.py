@@ -6,11 +6,10 @@ In order: the layout and the days of a run; sites and fibre; fabrics, placement,
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
-from planner.instance.network import Network, Switch
-from planner.instance.workload import CORE_ATTENTION, Software
-from planner.physics.network.fabric_designs import by_reach, half_rate_tbps, lane_gbps, media_of, port_splits
+from planner.instance.network import Network
+from planner.instance.workload import CORE_ATTENTION
+from planner.physics.network.fabric_designs import by_reach, half_rate_tbps, lane_gbps, port_splits
 from planner.physics.plan_physics import CLUSTER
 from planner.physics.recovery import counted as counted_stops
 from planner.physics.training import step_prediction
@@ -108,7 +107,7 @@ def layout(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
 def _degrees(plan: Plan, layout: LayoutPlan) -> str:
     """Write a layout statement's degrees and schedule; for a model with experts also CP and EP of 1, choices there."""
     model = plan.instance.workload.model
-    experts = not isinstance(model, str) and model.experts is not None
+    experts = model.experts is not None
     inner = f" ({layout.tensor_parallel_inner} inner)" if layout.tensor_parallel_inner > 1 else ""
     tensor, cp, ep = layout.degrees
     context = f" x CP {cp}" if experts or cp > 1 else ""
@@ -126,8 +125,7 @@ def recomputes(plan: Plan, layout: LayoutPlan) -> str:
     if layout.recompute == "none":
         return "recomputes nothing"
     if layout.recompute == "selective":
-        software = plan.instance.workload.software
-        modules = software.recompute_modules if isinstance(software, Software) else CORE_ATTENTION
+        modules = plan.instance.workload.software.recompute_modules
         parts = "attention scores" if modules == CORE_ATTENTION else ", ".join(modules)
         return f"recomputes {parts} (selective)"
     count = sum(layout.recomputed_layers_per_stage) if layout.recomputed_layers_per_stage else layers
@@ -195,22 +193,6 @@ def shown_days(total: float, days: float) -> str:
     return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
 
 
-def day_bars(plan: Plan, most: int) -> Iterator[str]:
-    """Write a plan's days by part as text bars of at most `most` columns, each beginning where the one before ends."""
-    rows = days_by_part(plan)
-    total = max((row.days for row in rows), default=0.0)
-    rows = [row for row in rows if float(shown_days(total, row.days).replace(",", ""))]
-    width = max((len(row.name) for row in rows), default=0)
-    figures = max((len(shown_days(total, row.days)) for row in rows), default=0)
-    end = 0.0
-    for row in rows:
-        start, end = (0.0, row.days) if row.is_sum else (end, end + row.days)
-        low, high = (round(most * days / total) for days in sorted((start, end)))
-        low = min(low, most - 1)
-        bar = " " * low + ("=" if row.is_sum else "#") * max(high - low, 1)
-        yield f"{row.name:<{width}}  {shown_days(total, row.days):>{figures}} d  {percent(row.days / total):>7}  {bar}"
-
-
 def calendar(plan: Plan) -> Iterator[Statement]:
     """State a plan's days to train with their range, and the days lost to stops."""
     section = plan.layout.metrics if plan.layout else plan.pools
@@ -238,7 +220,7 @@ def _with_stops(plan: Plan, reliability: plan_sections.ReliabilityPlan, layout: 
     recovery = reliability.recovery
     every = f"A stop every {duration(reliability.stop_seconds)} of work; {GOES_ON[recovery]} ({recovery})"
     inputs = plan.instance.reliability
-    rates = f" (rates of {inputs.name})" if isinstance(inputs, Reliability) and inputs.name else ""
+    rates = f" (rates of {inputs.name})" if inputs is not None and inputs.name else ""
     yield Statement("figure", "days", f"{every}.", True)
     total = sum(reliability.stops_per_day_by_part.values())
     by_share = sorted(reliability.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
@@ -265,7 +247,7 @@ def _with_stops(plan: Plan, reliability: plan_sections.ReliabilityPlan, layout: 
         short_of_racks = f"{reliability.replicas_short:,.3g} are short of racks on average"
         enough = f"of {counted(layout.data_parallel, 'replica')} {short_of_racks}"
     yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.")
-    if reliability.extrapolated and isinstance(inputs, Reliability):
+    if reliability.extrapolated and inputs is not None:
         power = 1 + inputs.scale_exponent
         grow = f"as GPUs to the power of {power:g}" if power > 1 else "in proportion to GPUs"
         text = f"Failure rates of {inputs.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
@@ -340,9 +322,22 @@ def wan(_: Plan, design: plan_sections.WanPlan) -> Iterator[Statement]:
     waves, pairs = sum(edge.wavelengths for edge in design.edges), sum(edge.fibre_pairs for edge in design.edges)
     form = f"; exchange by {design.exchange}" if design.exchange else ""
     lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(design.edges), 'span')}"
-    shared = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(design.shared_nodes.items()))
+    # Fibre nodes that a route and its backup, which share no span, both pass, by link: one loss takes both.
+    ends, shared = {edge.id: (edge.a, edge.b) for edge in design.edges}, dict[str, set[str]]()
+    for demand in design.demands:
+        link_ends = {demand.a, demand.b}
+        for route in demand.routes:
+            passed = []  # the fibre nodes of each way, without those at which its sites are joined to the fibre
+            for way in (route.edges, route.backup_edges or ()):
+                passes = {name: ends.get(name, ()) for name in way}  # without ends: an edge that a check will miss
+                joined = (end for site in link_ends for end in passes.get(f"{site} access", ()))
+                passed.append({end for two in passes.values() for end in two} - {*joined} - link_ends)
+            if both := passed[0] & passed[1]:
+                shared.setdefault(f"{demand.a} - {demand.b}", set()).update(both)
     survives = "any one span cut" if design.protection == "one_cut" else "no cut"
-    survives += f", but not the loss of a node that a route and its backup share: {shared}" if shared else ""
+    if shared:
+        where = ", ".join(f"{link} at {', '.join(sorted(nodes))}" for link, nodes in sorted(shared.items()))
+        survives += f", but not the loss of a node that a route and its backup share: {where}"
     yield Statement("choice", "wan", f"{lit}, {money(design.capex_usd)}{form}; survives {survives}", True)
     for name in dict.fromkeys(demand.name for demand in others):
         own = [demand for demand in others if demand.name == name]
@@ -413,7 +408,7 @@ def tier_words(tier: plan_sections.Tier, fabric: SiteFabric, asked: Instance) ->
     name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
     if fabric.family.startswith("dragonfly") and tier.up_ports and asked.network is not None:
-        gbps = next(box.port_gbps for box in _offered(asked.network) if box.name == fabric.switch)
+        gbps = next(box.port_gbps for box in asked.network.switches if box.name == fabric.switch)
         nic_gbps = lane_gbps(asked.hardware.gpu_nic_bytes_per_second, fabric.lanes)
         nics = gbps / nic_gbps if tier.name == "leaf" else 1.0
         of_all, worst = to_one(tier.down_ports / (tier.up_ports * nics), 3), to_one(tier.oversubscription, 3)
@@ -487,7 +482,7 @@ def fabric_alone(plan: Plan) -> Iterator[Statement]:
         yield Statement("rejected", "fabric", f"{kind.name}: {text}", other is not None)
     yield proof_of("fabric", section.certificate)
     yield Statement("proof", "fabric", f"Space: {plan.objective.space}.")
-    (leaf,) = (switch for switch in _offered(network) if switch.name == fabric.switch)
+    (leaf,) = (switch for switch in network.switches if switch.name == fabric.switch)
     rate, used = leaf.port_gbps * fabric.lanes, nic_gbps * fabric.split
     splits = port_splits(leaf, nic_gbps / fabric.lanes)  # ports that split and are left whole are not short
     if used < rate * (1 - 1e-9) and fabric.split == max(splits):
@@ -538,19 +533,15 @@ def _chosen(section: plan_sections.FabricPlan, network: Network, asked: Instance
     loss = f"Survives the loss of {SURVIVED[survives]}; " if survives else "No loss is provided for; "
     cut = counted(fabric.tiers[0].down_ports, "GPU port")
     yield Statement("choice", "fabric", f"{loss}a leaf's loss cuts its {cut}.", True)
-    usd = {switch.name: switch.price_usd for switch in _offered(network)}
+    usd = {switch.name: switch.price_usd for switch in network.switches}
     boxes = sum(tier.switches * usd[model] for tier, model in zip(fabric.tiers, fabric.models, strict=True))
     text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"
     yield Statement("figure", "money", text, True)
-    offered = [f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in _offered(network)]
+    offered = [f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in network.switches]
     optics = network.optics
     links = f"transceivers {optics.name} at {money(optics.price_usd)}, {optics.power_watts:g} W"
     if (floor := network.floor) is not None and by_reach(network):
         hosts = f", {counted(floor.hosts_per_rack, 'host')} a rack" if floor.hosts_per_rack > 1 else ""
         of_floor = f"on a floor of {floor.rack_pitch_m:g} by {floor.row_pitch_m:g} m{hosts}"
-        links = f"{', '.join(medium.name for medium in media_of(network))} {of_floor}"
+        links = f"{', '.join(medium.name for medium in network.media)} {of_floor}"
     yield Statement("figure", "money", f"Chosen from {', '.join(offered)}; {links}", True)
-
-
-def _offered(network: Network) -> list[Switch]:
-    return [switch for switch in network.switches if isinstance(switch, Switch)]

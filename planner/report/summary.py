@@ -15,7 +15,7 @@ from planner.plan.certificate import disagreement
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.report import decisions, verdict
 from planner.report.decisions import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
-from planner.units import aligned, amount, counted, money, rounded
+from planner.units import aligned, amount, counted, money, percent, rounded
 
 if TYPE_CHECKING:
     from planner.planning.frontier import Frontier
@@ -132,12 +132,11 @@ def _curve_box(curve: Curve) -> str:
 
 # What a plan with an answer says, by the section that it is said of, "": of the whole.
 STATED: tuple[tuple[str, Callable[..., Iterator[Statement]]], ...] = (
-    *(("", verdict.verdict), ("cost", verdict.purchase), ("model_choice", verdict.model_choice)),
+    *(("", verdict.verdict), ("cost", verdict.bill), ("model_choice", verdict.model_choice)),
     *(("sites", decisions.sites), ("wan", decisions.wan), ("layout", decisions.layout), ("pools", decisions.pools)),
     *(("fabric", decisions.fabric), ("transport", decisions.transport), ("placement", decisions.placement)),
-    *(("", decisions.calendar), ("cost", verdict.capital)),
-    *(("run", lambda plan, section: verdict.run(plan.instance, section)), ("", verdict.limits)),
-    *(("", verdict.implausible_inputs), ("", verdict.cautions)),
+    *(("", decisions.calendar), ("run", lambda plan, section: verdict.run(plan.instance, section))),
+    *(("", verdict.limits), ("", verdict.implausible_inputs), ("", verdict.cautions)),
 )
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
@@ -213,10 +212,24 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     head = f"{plan.instance.name}: {status_of(plan)}"
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
-    columns = BARS if width is None else max(8, min(BARS, width - 60))  # all but the bar of a line takes 60
-    bars = list(decisions.day_bars(plan, columns))
+    bars = list[str]()
+    if verbose or section == "days":
+        # Days by part, each bar beginning where the one before ends.
+        columns = BARS if width is None else max(8, min(BARS, width - 60))  # all but the bar of a line takes 60
+        rows, end = decisions.days_by_part(plan), 0.0
+        total = max((row.days for row in rows), default=0.0)
+        texts = [(row, decisions.shown_days(total, row.days)) for row in rows]
+        texts = [(row, text) for row, text in texts if float(text.replace(",", ""))]
+        longest = max((len(row.name) for row, _ in texts), default=0)
+        figures = max((len(text) for _, text in texts), default=0)
+        for row, text in texts:
+            start, end = (0.0, row.days) if row.is_sum else (end, end + row.days)
+            low, high = (round(columns * days / total) for days in sorted((start, end)))
+            low = min(low, columns - 1)
+            bar = " " * low + ("=" if row.is_sum else "#") * max(high - low, 1)
+            bars.append(f"{row.name:<{longest}}  {text:>{figures}} d  {percent(row.days / total):>7}  {bar}")
     faulty = [statement.text for statement in reported if statement.kind == "fault"]  # before all else
-    body = lines_of((fact for fact in chosen if fact.kind != "fault"), bars if verbose or section == "days" else ())
+    body = lines_of((fact for fact in chosen if fact.kind != "fault"), bars)
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []
     return fitted("\n".join([*faulty, *([head] if section is None else []), *body, *curve]), width)
 

@@ -15,8 +15,9 @@ from rich.table import Table
 from planner.errors import InputError, hint
 from planner.files import read_json
 from planner.imports.instance_file import shipped_folder
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Model, catalogue
+from planner.instance.workload import Model
 from planner.physics.training.transformer import active_parameters, total_parameters
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
@@ -28,7 +29,7 @@ from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import asked_values, canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
-from planner.units import aligned, counted, memory, money, short
+from planner.units import counted, money, short
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -67,7 +68,22 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
     """Write a comparison: each side's headline, then for all but the first changed inputs, effects and terms."""
     wide = max(len(side.name) for side in sides)
     for side in sides:
-        yield f"{side.name:<{wide}}  {headline(side)}"
+        # Its headline: a plan's verdict and money; a row's objective, money and status.
+        text = f"{side.figures.get('status', 'no status')}{', not verified' * (side.figures.get('verified') is False)}"
+        if side.reported:
+            facts = (fact for fact in side.reported if fact.section == "verdict" and fact.first and not fact.instead)
+            text = " ".join(fact.text for fact in facts)
+        elif side.value is not None:
+            dated, racks = side.goal == FINISH_DATE, side.numbers.get("sites.racks")
+            parts = [f"loss {side.value:.4f}"] if side.goal == "loss" else []
+            parts += [f"{side.value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
+            parts += [] if side.days is None else [f"{side.days:,.1f} days{' of training' * dated}"]
+            parts += [] if side.usd is None else [money(side.usd)]
+            parts += [] if racks is None else [f"{racks:,.0f} racks"]
+            text = f"{', '.join(parts)}; {text}"
+        elif reason := side.figures.get("reason"):
+            text += f": {reason}"
+        yield f"{side.name:<{wide}}  {text}"
     first = sides[0]
     for side in sides[1:]:
         yield ""
@@ -78,24 +94,6 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
         for fact in side.reported:
             if fact.first and fact.kind in ("limit", "warning") and fact.text not in known:
                 yield f"  {side.name}: {fact.text}"
-
-
-def headline(side: Side) -> str:
-    """Write the headline of a comparison's side: a plan's verdict and money; a row's objective, money and status."""
-    if side.reported:
-        verdict = (fact for fact in side.reported if fact.section == "verdict" and fact.first and not fact.instead)
-        return " ".join(fact.text for fact in verdict)
-    status = f"{side.figures.get('status', 'no status')}{', not verified' * (side.figures.get('verified') is False)}"
-    value, dated, reason = side.value, side.goal == FINISH_DATE, side.figures.get("reason")
-    if value is None:
-        return f"{status}: {reason}" if reason else status
-    parts = [f"loss {value:.4f}"] if side.goal == "loss" else [f"{value:,.1f} {UNITS[FINISH_DATE]}"] if dated else []
-    shown = (
-        (side.days, lambda days: f"{days:,.1f} days{' of training' * dated}"),
-        (side.usd, money),
-        (side.numbers.get("sites.racks"), lambda racks: f"{racks:,.0f} racks"),
-    )
-    return f"{', '.join(parts + [show(value) for value, show in shown if value is not None])}; {status}"
 
 
 def changes(before: Side, after: Side) -> str:
@@ -303,27 +301,7 @@ def layout_rows(found: NearLayouts) -> Iterator[dict[str, Any]]:
         }
 
 
-def table_text(found: NearLayouts, name: str) -> str:
-    """Write the table of near layouts, and how far it is proven."""
-    rows = list(layout_rows(found))
-    if not rows:
-        return f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why"
-    lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]
-    for row in rows:
-        figures = [row["layout"].partition(",")[0], f"{row['days_to_train']:.4g}", f"{100 * row['share_slower']:.2f} %"]
-        batch = f"{row['microbatches_per_step']} x {row['microbatch_sequences']}"
-        figures += [str(row["virtual_stages"]), batch, str(row["zero_stage"]), memory(row["memory_bytes_per_gpu"])]
-        capital = "" if row["capital_usd"] is None else money(row["capital_usd"])
-        lines.append([*figures, f"{100 * row['mfu']:.0f} %", capital])
-    within = f"{100 * found.within:g} % of {found.fewest_days:.4g} days"
-    end = f"Within {within}, the fewest found; not proven to be all."
-    end = f"No other kind of layout has a plan within {within} (proven)." if found.proven else end
-    title = f"{name}: {counted(len(rows), 'kind')} of layout, each by its fastest plan"
-    return "\n".join([title, aligned(lines, left=1), end])
-
-
 Entry = dict[str, Any]
-COLUMNS = 96  # of a source, so that its line fits a terminal
 
 
 def _model(entry: Entry) -> list[Any]:
@@ -377,22 +355,3 @@ def entries(kind: str) -> dict[str, Entry]:
     if kind == "instances":
         return {path.stem: read_json(path) for path in sorted(shipped_folder().glob("*.json"))}
     return catalogue(kind)
-
-
-def catalogue_text(kind: str | None) -> str:
-    """Write a table of the catalogue's entries of a kind, or the names of all kinds."""
-    if kind is None:
-        return aligned([[name, f"{len(entries(name))} entries"] for name in KINDS], left=1)
-    known, (headings, read) = entries(kind), KINDS[kind]
-    lines = []
-    for name, entry in known.items():
-        if headings:
-            values = read(entry) if callable(read) else [entry.get(key) for key in read]
-            numbers = [f"{x:,g}" if isinstance(x, (int, float)) else x for x in values]
-            lines.append([name, *("-" if x is None else str(x) for x in numbers)])
-        else:
-            source = entry.get("source") or entry.get("note", "")
-            text = source if isinstance(source, str) else ""
-            text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
-            lines.append([f"{name:24}{text}".rstrip()])
-    return aligned([[kind, *headings], *lines] if headings else lines, left=1)

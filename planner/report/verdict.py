@@ -9,7 +9,6 @@ from planner.instance.base_types import Sourced, not_modelled_notes
 from planner.instance.instance import Instance
 from planner.instance.workload import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.physics.site.cost import rack_of
 from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
@@ -118,7 +117,7 @@ def _sureness(plan: Plan) -> str:
 def _most_joined(plan: Plan) -> float:
     """Bound, for the verdict, the racks that network rules and pins let a fabric join, cabled as the plan's."""
     site = next(iter(plan.fabric.sites.values()), None) if plan.fabric else None
-    return max_joined_racks(plan.instance, (site and site.wired_gpus_per_rack) or rack_of(plan.instance.hardware).gpus)
+    return max_joined_racks(plan.instance, (site and site.wired_gpus_per_rack) or plan.instance.hardware.rack.gpus)
 
 
 def _ends(plan: Plan) -> Iterator[Statement]:
@@ -197,22 +196,27 @@ def racks_of(plan: Plan) -> int | None:
     return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
 
 
-def purchase(plan: Plan, cost: Cost) -> Iterator[Statement]:
-    """State the purchase: racks with their GPUs, sites, price and budget."""
+def bill(plan: Plan, cost: Cost) -> Iterator[Statement]:
+    """State the purchase (racks with their GPUs, sites, price and budget), its bill by part, and the yearly costs."""
     racks, hardware = racks_of(plan), plan.instance.hardware
-    if racks is None and not hardware.pools:
-        return
+    layout, gpu = plan.layout, hardware.accelerator.name
+    gpus = f" ({layout.gpus_used + layout.gpus_idle:,} {gpu})" if layout else ""
+    bought = "" if racks is None else f"{counted(racks, 'rack')}{gpus}"
     if hardware.pools:
         bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
-    else:
-        gpu = hardware.accelerator if isinstance(hardware.accelerator, str) else hardware.accelerator.name
-        gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
-        bought = f"{counted(racks or 0, 'rack')}{gpus}"
     ids = [site.id for site in plan.sites.sites] if plan.sites else []
     at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
     of = f" (budget {money(budget)})" if budget else ""
-    yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
+    if bought:
+        yield Statement("choice", "verdict", f"Buys {bought}{at} for {money(cost.total_usd)}{of}.", True)
+    parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
+    if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
+        parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
+    total = f"{money(cost.total_usd)} = {', '.join(parts)}" if parts else "Nothing that is bought has a price."
+    yield Statement("figure", "money", total, True)
+    if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
+        yield Statement("figure", "money", f"A year of operation: {running}")
 
 
 USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a chosen model's compute
@@ -221,7 +225,7 @@ USED = {"used": "useful FLOP", "gemm": "matrix products below peak"}  # of a cho
 def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     """State the model that a plan chooses for the deadline, its bound, and the model of full use."""
     model = plan.instance.workload.model
-    shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
+    shape = f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{_trillions(choice.parameters, 2)} parameters on {_trillions(choice.tokens, 1)} tokens{shape}"
     text = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}"
     if choice.assumed is not None:
@@ -320,7 +324,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     """State a plan's cautions: racks without a price, unspent money, idle GPUs, extrapolations, unsourced inputs."""
     budget, hardware = plan.instance.limits.budget_usd, plan.instance.hardware
     counts_money = budget is not None or plan.instance.objective.in_dollars
-    if plan.cost is not None and counts_money and not hardware.pools and not rack_of(hardware).price_usd:
+    if plan.cost is not None and counts_money and not hardware.pools and not hardware.rack.price_usd:
         text = "Racks have no price (hardware.rack.price_usd is 0): the bill leaves them out and no budget limits them."
         yield Statement("warning", "money", text, True)
     if plan.cost is not None and budget is not None and not plan.instance.objective.in_dollars:
@@ -390,17 +394,6 @@ NAMES = {
     "grid": "sites (not chosen)",
     "network": "fabric (not designed)",
 }
-
-
-def capital(_: Plan, cost: Cost) -> Iterator[Statement]:
-    """State the bill of a plan by part, and the yearly costs."""
-    parts = [f"{words(part)} {money(usd)}" for part, usd in cost.capex_usd.items() if usd]
-    if counted_usd := cost.operation_years * sum(cost.opex_usd_per_year.values()):
-        parts.append(f"{cost.operation_years:g} years of {' and '.join(cost.opex_usd_per_year)} {money(counted_usd)}")
-    bill = f"{money(cost.total_usd)} = {', '.join(parts)}" if parts else "Nothing that is bought has a price."
-    yield Statement("figure", "money", bill, True)
-    if running := ", ".join(f"{part} {money(usd)}" for part, usd in cost.opex_usd_per_year.items()):
-        yield Statement("figure", "money", f"A year of operation: {running}")
 
 
 def run(instance: Instance, run: RunPlan) -> Iterator[Statement]:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from planner.errors import InputError
-from planner.instance.network import MAX_TIERS, Network, Switch, TransportRuns
+from planner.instance.network import MAX_TIERS, Network, TransportRuns
 from planner.physics import Floats, Ints, tick
 from planner.plan.plan_sections import TransportFactor
 from planner.simulation import simulated_routes
@@ -409,9 +409,9 @@ def factor(network: Network | None) -> TransportFactor | None:
     """Return the simulated transport slowdown of a network's slowest switch; None if the instance asks for none."""
     if network is None or network.transport.simulate is None:
         return None
-    runs, switches = network.transport.simulate, [box for box in network.switches if isinstance(box, Switch)]
+    runs = network.transport.simulate
     worst, ports, planes, name = max(
-        (slowdown(runs, box.ports, box.planes), box.ports, box.planes, box.name) for box in switches
+        (slowdown(runs, box.ports, box.planes), box.ports, box.planes, box.name) for box in network.switches
     )
     tree = reference_tree(runs, ports, planes)
     return TransportFactor(

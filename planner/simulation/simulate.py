@@ -520,8 +520,6 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None, where: str = "
     All racks where they are few enough. InputError: the plan has no such site, or no fabric, or fewer hosts.
     """
     physics = PlanPhysics(plan=plan)
-    if not physics.nic_known:
-        raise InputError(f"{where}: the plan's accelerator is only a name; solve the instance again")
     if not physics.wired or plan.fabric is None:
         raise InputError(f"{where}: the plan has no fabric that can be wired; solve an instance with a `network` part")
     name = site or max(sorted(physics.wired), key=lambda site: physics.wired[site].racks)

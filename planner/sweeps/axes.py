@@ -17,16 +17,13 @@ from planner.files import csv_rows, json_lines, json_or_text, read_text
 from planner.instance.base_types import dotted, leaves
 from planner.instance.instance import PINS, RACKS_AT, Instance, long_name
 from planner.instance.workload import REPLACED, Software
-from planner.planning.load import NAMED, load_instance
+from planner.planning.load import load_instance
 
 STEP = re.compile(r"\.?([^.\[\]]++)|\[([^\]]++)\]")
 PIN = "pins."
 CALLED_ON = re.compile(r"^(grid\.rules\.(?:interconnect|fault_split|share_balance))\.on$")  # in schema version 2
 FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
 RELATIVE = re.compile(r"(?P<sign>[x+-])(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)")
-# Objects that a name of the catalogue may replace, in addition to the entries of network.switches and network.media.
-BY_NAME = {".".join(path) for path in NAMED} | {"reliability"}
-LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
 MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
 RANGE_FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
 Point = dict[str, Any]  # value by canonical path
@@ -179,17 +176,15 @@ def changed(
     as_changed = f"{where} with {', '.join(texts)}"
     for path, value in changes.items():
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
-        # The name of an entry of the catalogue may stand in place of a whole object.
-        named = isinstance(value, str) and (path in BY_NAME or LISTED_BY_NAME.fullmatch(path) is not None)
         try:
             whole = value is None or isinstance(value, (list, tuple, dict))
-            now = None if named else check_path(base, path, whole=whole)
+            now = check_path(base, path, whole=whole)
             # An empty list or object takes it away.
             new = type(now)() if value is None and isinstance(now, (tuple, dict)) else value
             put(data, base, path, new if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        if named:
+        if isinstance(value, str) and (isinstance(now, BaseModel) or path == "reliability"):  # an entry's name
             base = load_instance(data, searched=False, where=as_changed)
             data = base.model_dump(mode="json")
     return load_instance(data, searched=searched, where=as_changed)

@@ -40,7 +40,7 @@ from recent_classes import lines, recent
 from rule_of_thumb import comparison
 
 from planner.calibration.fit import Numbers, log_errors
-from planner.instance.workload import catalogue
+from planner.instance.catalogue_entries import catalogue
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
 TOGETHER: dict[str, Callable[[str], bool]] = {

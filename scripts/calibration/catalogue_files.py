@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.calibration.constants import TYPES, FittedConstant, put
-from planner.instance.workload import catalogue
+from planner.instance.catalogue_entries import catalogue
 
 
 def name_of(constant: FittedConstant) -> str:

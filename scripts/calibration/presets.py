@@ -9,7 +9,8 @@ from calibration_rows import Case
 from fitted_constants import TUNED
 
 from planner.calibration.fit import Numbers, log_errors
-from planner.instance.workload import Software, catalogue
+from planner.instance.catalogue_entries import catalogue
+from planner.instance.workload import Software
 from planner.physics.step_errors import width
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.instance.workload import catalogue
+from planner.instance.catalogue_entries import catalogue
 from planner.physics.network.clos_fabric import Design
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "paper"))

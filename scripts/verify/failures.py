@@ -18,8 +18,8 @@ from typing import Any
 
 import simpy
 
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import FailingPart, Reliability
-from planner.instance.workload import catalogue
 from planner.physics.recovery import CheckpointedJob, Way, ways
 from planner.plan.plan import Plan
 

@@ -24,10 +24,11 @@ from planner.calibration.fit import (
     shifts,
     step_seconds,
 )
-from planner.cli.file_commands import MEASURED_HELP, table
+from planner.cli.file_commands import MEASURED_HELP, calibrate
 from planner.errors import InputError
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Software, catalogue
+from planner.instance.workload import Software
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 STEP = CODE + "step_seconds"
@@ -130,12 +131,14 @@ def test_lines_off_by_one_factor_move_it(tmp_path: Path, factor: float) -> None:
     )
 
 
-def test_what_is_not_determined_is_said(tmp_path: Path) -> None:
+def test_what_is_not_determined_is_said(tmp_path, monkeypatch, capsys) -> None:
     """Where no constant is determined alone, the command says so, and by which factor it moves them together."""
     log = scaled_log(tmp_path / "alike.csv", 1.3, [SHAPES[0]] * 3)
     alike = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
     together = {k: x.replaced(shared_with=x.shared_with or "others") for k, x in alike.values.items()}
-    text = "\n".join(table(alike.replaced(values=together)))
+    monkeypatch.setattr(planner, "calibrate", lambda *_, **__: alike.replaced(values=together))
+    calibrate(log)
+    text = capsys.readouterr().out
     assert sum(not x.shared_with for x in alike.values.values()) <= 1  # one direction is known of them all
     assert "none alone, only all together: give more lines, with other layouts" in text
     assert alike.common is not None and f"COMMON FACTOR {alike.common.value:.4g} (with 90 %: " in text

@@ -18,9 +18,10 @@ import planner
 from planner.errors import InputError
 from planner.imports.instance_file import shipped_folder
 from planner.instance.base_types import Sourced
+from planner.instance.catalogue_entries import catalogue, completed
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Network, Switch
-from planner.instance.workload import REPLACED, SWITCHES, Model, Software, catalogue, completed
+from planner.instance.workload import REPLACED, SWITCHES, Model, Software
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import runs
 from planner.planning.load import load_instance

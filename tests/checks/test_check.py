@@ -3,6 +3,7 @@
 import json
 import lzma
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,13 @@ from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from worked_plan import edited, edited_at, leaves, named, rules, small
+from worked_plan import edited, edited_at, leaves, named, rules, small, with_entries
 
 from planner.api.plans import check
 from planner.checks.rule import at_most, exceeds, must_equal, same, show
+from planner.errors import InputError
 from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of
 
 PLAN = small()
 DATA = PLAN.model_dump(mode="json")
@@ -106,11 +109,14 @@ def bad_plan(name: str) -> dict[str, Any]:
 
 @each(("path", "name"), [
     ("workload.model", "gpt3-175b"), ("workload.software", "megatron-core"), ("reliability", "llama3-2024"),
-    ("hardware.accelerator", "B200"),
+    ("hardware.accelerator", "B200"), ("workload.precision", "bf16"), ("network.switches.0", "25.6T-64x400G"),
 ])  # fmt: skip
-def test_names_must_be_resolved(path: str, name: str) -> None:
-    """An instance with a catalogue name in it is not self-contained, and nothing else is judged."""
-    assert named(edited_at(PLAN, f"instance.{path}", name)) == {"names_resolved"}
+def test_a_plan_with_a_catalogue_name_is_refused(path: str, name: str) -> None:
+    """A plan is self-contained: a name that an instance may have in place of a part is refused where it is read."""
+    given = with_entries(PLAN.model_dump(mode="json"), {f"instance.{path}": name})
+    at = f"plan.json: instance.{path.replace('.0', '[0]')}"
+    with pytest.raises(InputError, match=re.escape(f'{at}: must be an object (is "{name}"); fix it there')):
+        plan_of(given, "plan.json")
 
 
 def test_a_gpu_without_peaks() -> None:

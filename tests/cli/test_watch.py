@@ -17,7 +17,7 @@ from worked_plan import small
 
 from planner.cli import console as watches
 from planner.cli import main
-from planner.cli.console import ProgressOptions, Watch, clock, print_or_write, watched, watching
+from planner.cli.console import ProgressOptions, Watch, print_or_write, watched, watching
 from planner.errors import InputError, needed
 from planner.files import json_or_text, write_atomically
 from planner.solvers.progress import IncumbentFound
@@ -171,8 +171,12 @@ def test_a_watched_command_keeps_its_name_and_its_end() -> None:
     assert watches._current is None
 
 
-def test_clock() -> None:
-    assert [clock(x) for x in (0, 61.9, 3723)] == ["0:00", "1:01", "1:02:03"]
+@each(("seconds", "elapsed"), [(61.0, "1:01"), (3723.0, "1:02:03")])
+def test_a_long_run_shows_minutes_and_hours(seconds: float, elapsed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    with watching("solve") as w:
+        w.started -= seconds
+        assert shown(terminal, f"{elapsed}  solve")
 
 
 def test_a_line_outside_a_command() -> None:

@@ -16,7 +16,7 @@ import pytest
 from commands import invoke, refusal
 from drawn_fabrics import DESIGNS, built
 from each_case import each
-from worked_plan import edited, edited_at, instance_with, small, worked
+from worked_plan import edited, edited_at, instance_with, small, with_entries, worked
 
 from planner.cluster import expand, parse
 from planner.errors import InputError
@@ -232,9 +232,9 @@ def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: st
 
 
 def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
-    named = edited_at(PLAN, "instance.hardware.rack", "e1").model_dump_json()
+    named = json.dumps(with_entries(PLAN.model_dump(mode="json"), {"instance.hardware.rack": "e1"}))
     refused = refusal(export(tmp_path, "--site", "e1", "--format", "csv", data=named))
-    assert "names_resolved (instance.hardware.rack is the name 'e1'" in refused
+    assert 'instance.hardware.rack: must be an object (is "e1"); fix it there' in refused
 
 
 def test_a_bill_lists_cables_by_place_and_medium() -> None:

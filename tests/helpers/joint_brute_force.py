@@ -223,7 +223,7 @@ class Toy:
 
     def columns(self) -> Iterator[Column]:
         """Yield every column whose racks alone can be had."""
-        h, price = self.i.hardware, cost.rack_of(self.i.hardware).price_usd
+        h, price = self.i.hardware, self.i.hardware.rack.price_usd
         for s, p, v, block in self.pipelines():
             for d in range(1, self.most // s.micro_batch + 1):
                 racks = block.blocks(d) * block.racks
@@ -353,7 +353,7 @@ class Toy:
             h, (usd, _) = self.i.hardware, level.choices[0]
             if sum(n * c.block.racks + self.spare_racks(c.block, n) for n in split) > (h.racks or 0):
                 return math.inf
-            return (h.racks or 0) * cost.rack_of(h).price_usd + usd
+            return (h.racks or 0) * h.rack.price_usd + usd
         own = (n * c.block.racks + (self.spare_racks(c.block, n) if n else 0) for n in split)
         racks, best = tuple(own), math.inf
         places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])

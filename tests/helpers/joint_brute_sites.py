@@ -103,7 +103,7 @@ class SiteCosts:
             bought = n * h.racks_per_module
             if not bought:
                 continue
-            total += bought * cost.rack_of(h).price_usd
+            total += bought * h.rack.price_usd
             load = cost.facility_mw(h, bought) + mw
             total += cost.site_capex_usd(g, it_mw=load / h.facility_overhead_factor, facility_mw=load)
             total += years * cost.energy_usd_per_year(load, self.areas[node.balancing_authority].energy_usd_per_mwh)

@@ -19,7 +19,7 @@ def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any
     """Return a toy without a budget that says what operation costs; energy has another price in every area."""
     limits = i.limits.replaced(budget_usd=None, deadline_days=deadline_days)
     rack_life, usd_per_mwh = operation.pop("rack_life_years", None), operation.pop("usd_per_mwh", 0.0)
-    rack = cost.rack_of(i.hardware).replaced(life_years=rack_life)
+    rack = i.hardware.rack.replaced(life_years=rack_life)
     given = i.model_dump(mode="json", exclude_none=True) | {"operation": operation}
     i = Instance.model_validate(given)
     grid = i.grid
@@ -50,7 +50,7 @@ class RunToy(Toy):
         """Add up upkeep, replacements, staff and energy of a split on certain fabrics."""
         o, h = self.i.operation, self.i.hardware
         assert o is not None
-        rack, ((fabric_usd, fabric_mw),) = cost.rack_of(h), one.choices
+        rack, ((fabric_usd, fabric_mw),) = h.rack, one.choices
         places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])
         fabric_at = dict(zip(places, fabric_mw, strict=True))
         bought, energy = 0, 0.0

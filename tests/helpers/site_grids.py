@@ -235,7 +235,7 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
         limit = g.rules.max_rtt_ms
         if limit is not None and wan.rtt_ms(w, km) > limit:
             return None
-    capital = sum(racks.values()) * (cost.rack_of(h).price_usd + request.fabric_usd_per_rack) + built
+    capital = sum(racks.values()) * (h.rack.price_usd + request.fabric_usd_per_rack) + built
     budget = instance.limits.budget_usd
     if budget is not None and capital + instance.limits.budgeted_years * energy > budget:
         return None

@@ -13,8 +13,9 @@ from planner.formats.cluster_files import DECIDING, NodeStates, read_states, top
 from planner.imports.megatron_flags import megatron_effect
 from planner.imports.recipes import doubts, layout_of_run, parsed, run_of_text
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import Overlap
-from planner.instance.workload import Software, catalogue
+from planner.instance.workload import Software
 from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 

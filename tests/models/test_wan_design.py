@@ -42,15 +42,14 @@ def test_agrees_with_every_choice_of_routes(seed: int) -> None:
         assert outcome.solution.certificate.objective == pytest.approx(expected, rel=1e-9)
 
 
-@each(("ends", "shared"), [(("n2", "n2"), {"E0 - W0": ("n2",)}), (("n2", "n3"), {})])
-def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared: dict[str, tuple[str, ...]]) -> None:
-    """Two routes of different edges survive a cut; where both pass one node the plan and its summary say so."""
+@each(("ends", "shared"), [(("n2", "n2"), "E0 - W0 at n2"), (("n2", "n3"), "")])
+def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared: str) -> None:
+    """Two routes of different edges survive a cut; where both pass one node the summary of the plan says so."""
     edges = [edge("n0", ends[0], 500, id="a"), edge(ends[0], "n4", 600, id="b")]
     edges += [edge("n0", ends[1], 700, id="c"), edge(ends[1], "n4", 800, id="d")]
     plan = solved(fibre(edges, protection="one_cut"), asked()).solution
-    assert plan.shared_nodes == shared
     said = " ".join(statement.text for statement in decisions.wan(None, plan))
-    assert ("E0 - W0 at n2" in said) == bool(shared)
+    assert said.partition("share: ")[2] == shared
 
 
 @each("protection", ["none", "one_cut"])

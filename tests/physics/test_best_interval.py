@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from joint_brute_failures import stretches_by_search
 
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import FailingPart, Reliability
-from planner.instance.workload import catalogue
 from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.recovery import (
     CheckpointedJob,

@@ -9,8 +9,9 @@ from each_case import each
 from training_toys import layout, machine_of, precision_of
 
 import planner
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Model, Software, catalogue
+from planner.instance.workload import Model, Software
 from planner.physics import step_errors
 from planner.physics.step_errors import MIN_ROWS, classes_of, degrees_of, widest
 from planner.physics.training.operations import Machine

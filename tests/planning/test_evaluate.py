@@ -97,7 +97,8 @@ def test_an_odd_number_of_replicas_lies_side_by_side_in_racks() -> None:
         planner.evaluate(question(racks=racks), {**layout, "data_parallel": n}) for racks, n in ((84, 21), (88, 22))
     )
     assert not [x for x in odd.problems if x.startswith("racks")]
-    assert (odd.layout.replicas_per_rack, odd.layout.stages_per_rack, odd.layout.whole_racks) == (2, 1, 88)
+    assert (odd.layout.replicas_per_rack, odd.layout.stages_per_rack) == (2, 1)
+    assert odd.layout.rack_stages * odd.layout.racks_per_stage_by_site["cluster"] == 88
     assert odd.step_seconds == pytest.approx(even.step_seconds, rel=0.001)
 
 
@@ -105,7 +106,10 @@ def test_a_replica_that_fills_no_rack_takes_one_a_stage() -> None:
     """Eight stages of one replica of TP 4 leave half of eight nodes idle where these are not too many."""
     alone = {**FULL, "tensor_parallel": 4, "recompute": "full", "zero_stage": 1, "stages_per_rack": 1}
     found = planner.evaluate(question(), alone).layout
-    assert (found.gpus_used, found.gpus_idle, found.whole_racks) == (32, 32, 8)
+    assert (found.gpus_used, found.gpus_idle, found.rack_stages, found.racks_per_stage_by_site) == (
+        *(32, 32, 8),
+        {"cluster": 1},
+    )
     assert [x.split(":")[0] for x in planner.evaluate(question(racks=7), alone).problems][-1:] == ["racks"]
 
 

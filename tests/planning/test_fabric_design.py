@@ -30,6 +30,7 @@ from planner.physics import tick
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of
 from planner.planning import fabric_design
 from planner.planning.load import load_instance, question_of, question_of_options
 from planner.planning.site_fabrics import frontier, request_of
@@ -454,6 +455,20 @@ def test_a_file_has_the_rules_of_options() -> None:
     assert rules() == (1.0, "one_spine")
     assert rules(max_oversubscription=None, survives=None) == (None, None)
     assert rules(families=["rail", "dragonfly"], min_core_share=0.5) == (None, None)
+
+
+def test_hosts_of_any_accelerator_may_be_named() -> None:
+    """Rack and switches of the catalogue are found without an accelerator, whose NIC's rate is then due."""
+    hardware = {"accelerator": "any", "rack": "DGX-H100", "racks": 8, "nic_bytes_per_second": 5e10}
+    network = {"switches": ["25.6T-64x400G"], "optics": {"name": "400G-DR4", "price_usd": 700, "power_watts": 9}}
+    asked = {"name": "mine", "hardware": hardware, "network": network}
+    plan = planner.design_fabric(asked)
+    assert plan.status == "optimal" and plan.instance.hardware.rack.gpus == 8
+    assert planner.check(plan_of(plan.model_dump(mode="json"), "plan.json")) == []
+    with pytest.raises(InputError, match=r'hardware: accelerator "any" says no rate of a NIC'):
+        question_of({**asked, "hardware": hardware | {"nic_bytes_per_second": None}}, {})
+    with pytest.raises(InputError, match=r"hardware\.accelerator: 'B2000' is not in the catalogue"):
+        question_of({**asked, "hardware": hardware | {"accelerator": "B2000"}}, {})
 
 
 def test_a_dict_is_read_as_json_would_hold_it() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from each_case import each
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from stored_plans import stored
 from worked_plan import small, with_entries
@@ -232,6 +232,29 @@ def test_faults_of_every_kind_come_at_once() -> None:
         *("pins.layout.pipeline_parallel", "pins.layout.tensor_paralel", "pins.sites.racks"),
         *("workload.model", "workload.precision", "workload.tokens"),
     ]
+
+
+def test_a_part_is_the_entry_that_it_is_named_by() -> None:
+    """A file, its data and the pydantic type take a catalogue's names alike, also where a part is left out."""
+    named = data("cluster-1k")
+    del named["workload"]["software"]
+    asked = Instance.model_validate(named)
+    assert asked.workload.software.name == "megatron-core" and asked.network is not None
+    assert [switch.name for switch in asked.network.switches] == named["network"]["switches"]
+    assert instance_sha256(asked) == instance_sha256(load_instance(named))
+    with pytest.raises(ValidationError, match="'B2000' is not in the catalogue; did you mean 'B200'"):
+        Instance.model_validate(with_entries(named, {"hardware.accelerator": "B2000"}))
+
+
+@each(("name", "changes", "place"), [
+    ("two-pools", {"hardware.pools.0.accelerator": "B2000"}, "hardware.pools[0].accelerator"),
+    ("cluster-1k", {"hardware.accelerator": "B2000", "workload.precision": "fp8"}, "hardware.accelerator"),
+    ("5gw-best-6-months", {"workload.choose.law": "chinchila"}, "workload.choose.law"),
+    ("5gw-best-6-months", {"workload.choose.loss": 5}, "workload.choose.loss"),
+])  # fmt: skip
+def test_a_wrong_part_is_named_alone(name: str, changes: dict[str, Any], place: str) -> None:
+    """What rests on it, hardware of the first pool, types of an accelerator or a model to start from, is not named."""
+    assert told(with_entries(data(name), changes)) == [place]
 
 
 def test_faults_of_a_grid_come_at_once() -> None:

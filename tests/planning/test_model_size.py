@@ -14,7 +14,7 @@ from worked_plan import edited_at
 from planner import check, limits, solve
 from planner.cli.sweep_commands import fall, wall
 from planner.errors import InputError
-from planner.instance.workload import catalogue
+from planner.instance.catalogue_entries import catalogue
 from planner.plan.plan import Plan
 from planner.planning.model_size import LimitPoint
 from planner.sweeps.axes import changed, read_changes

@@ -13,7 +13,6 @@ from planner.checks.joint_proof import missing_columns
 from planner.checks.strategy_space_check import max_racks
 from planner.models.joint.joint_world import JointCache
 from planner.models.joint.site_choice import Sites
-from planner.physics.site.cost import rack_of
 from planner.plan.plan_sections import layout_in_short
 from planner.planning import solve as starts
 from planner.planning.joint_plan import inspection
@@ -163,12 +162,13 @@ def test_the_column_of_a_plan_is_priced_first(seed: int, sites: int) -> None:
     assert first.incumbent == pytest.approx(plan.objective.value, rel=0.05)
 
 
-def test_a_start_that_is_kept_has_the_gap_of_its_own_days() -> None:
+def test_a_start_that_is_kept_has_the_gap_of_its_own_days(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = stored(toy(5, sites=2, forced=True))
     days = plan.objective.value or 0.0
     worse = plan.objective.replaced(value=3 * days, bound=0.5 * days, gap=2.5 / 3)
     late = plan.replaced(objective=worse, status="feasible", stopped="limit")
-    found = starts.better_of(late, plan, plan.instance)
+    monkeypatch.setattr(starts, "solve_instance", lambda *_, **__: late)
+    found = planner.Session().solve(plan.instance, start=plan)
     assert (found.objective.value, found.objective.bound, found.stopped) == (days, 0.5 * days, "limit")
     assert found.objective.gap == found.objective.joint_gap == pytest.approx(0.5)
 
@@ -223,7 +223,7 @@ def test_what_an_enumeration_reads_sets_it_apart() -> None:
     budgets = [
         question.replaced(limits__budget_usd=share * (question.limits.budget_usd or 0.0)) for share in (0.379, 0.385)
     ]
-    racks = [[max_racks(i, wired) for wired in range(rack_of(i.hardware).gpus + 1)] for i in budgets]
+    racks = [[max_racks(i, wired) for wired in range(i.hardware.rack.gpus + 1)] for i in budgets]
     assert racks[0][:-1] == racks[1][:-1] and racks[0][-1] < racks[1][-1]  # one more where all GPUs are cabled, alone
     few, many = (inspection(plan.replaced(instance=i), cache) for i in budgets)
     assert few is not None and many is not None and few != many

@@ -20,7 +20,6 @@ from planner.report.tables import (
     best,
     brings,
     changes,
-    headline,
     rows_of,
     side_of,
     sides_of_rows,
@@ -35,6 +34,11 @@ from planner.sweeps.row_store import parse_rows
 def side(name: str, asked: Mapping[str, Any] | None = None, **figures: Any) -> Side:
     """Return a side with figures; `__` stands for a dot."""
     return Side(name, {k.replace("__", "."): v for k, v in figures.items()}, asked)
+
+
+def headline(one: Side) -> str:
+    """Return the first line of a comparison, without the name of the side that it is of."""
+    return next(verdicts([one])).removeprefix(f"{one.name}  ")
 
 
 def test_money_that_brings_nothing_is_a_verdict_of_one_line() -> None:

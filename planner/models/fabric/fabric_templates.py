@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models import FABRIC_AXES, FabricRequest, Options, resolved_switches
+from planner.models import FABRIC_AXES, FabricRequest, Options
 from planner.models.fabric import dragonflies, trees
 from planner.models.fabric.design_table import (
     AT,
@@ -113,7 +112,7 @@ class Templates:
         found = {name: value for name, value in every.items() if "." not in name}
         if site is not None:
             found |= {name.removeprefix(f"{site}."): own for name, own in every.items() if name.startswith(f"{site}.")}
-        names = [x.name for x in resolved_switches(self.network.switches)]
+        names = [x.name for x in self.network.switches]
         for pin in ("switch", "spine_switch", "core_switch"):
             if found.get(pin, names[0]) not in names:
                 raise InputError(f"pins: {pin} {found[pin]!r} is none of network.switches ({', '.join(names)})")
@@ -130,7 +129,7 @@ class Templates:
         nic = self.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
         n, modes = self.network, self.modes(gpus)
         if not modes:
-            ports = ", ".join(f"{x.name}: {x.port_gbps:g} Gbps" for x in resolved_switches(n.switches))
+            ports = ", ".join(f"{x.name}: {x.port_gbps:g} Gbps" for x in n.switches)
             raise InputError(
                 f"network.switches: no ports carry a NIC of {nic:g} Gbps within network.max_lanes = {n.max_lanes} "
                 f"({ports}); give a switch with faster ports, or raise network.max_lanes"
@@ -152,7 +151,7 @@ class Templates:
         """Return the models that a template's spines and cores may be of, by place from 1; 0: the leaf's model."""
         # They have its ports and the pins allow them; models with no more ports for no less money and power are left
         # out.
-        every = enumerate(resolved_switches(self.network.switches), 1)
+        every = enumerate(self.network.switches, 1)
         alike = {0: mode.switch} | {i: x for i, x in every if x != mode.switch and same_ports(x, mode.switch)}
 
         def cost(x: Switch) -> tuple[float, float]:
@@ -282,7 +281,7 @@ class Templates:
         k = {name: int(x.key[i, at]) for name, at in AT.items()}
         m, n = self.modes(traffic.rails)[k["mode"]], self.network
         # The model of each tier above the leaves; super-spines are of the cores' model.
-        places, every = [k["spine_model"], k["core_model"]], resolved_switches(n.switches)
+        places, every = [k["spine_model"], k["core_model"]], n.switches
         places.append(k["core_model"] if k["core_up"] else 0)
         models = m.switch, *(every[place - 1] if place else m.switch for place in places)
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
@@ -368,9 +367,9 @@ def alternatives(
     `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
     those not reached are missing, which is reported.
     """
-    network, rack = instance.network, instance.hardware.rack
-    if network is None or not isinstance(rack, Rack):
-        raise ValueError("a fabric needs a network and a rack; load the instance through planner.load")
+    network = instance.network
+    if network is None:
+        raise ValueError("a fabric needs a network")
     asked = {"cost", *axes}
     counted = [axis for axis in FABRIC_AXES if axis in asked]
     pins = {path: value for path, value in instance.pins.items() if path.startswith("fabric.")}  # no order of racks
@@ -381,7 +380,7 @@ def alternatives(
         whole=True,
         deadline=Deadline(options.time_limit),
     )
-    traffic, max_send = worst_traffic(network, request, rack.gpus)
+    traffic, max_send = worst_traffic(network, request, instance.hardware.rack.gpus)
     limits = max_send, t.transport_slowdown * traffic.max_allreduce
     # Sizes of leaf domains by kind: racks outside and unavoidable splits, as far as these are axes.
     largest = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)

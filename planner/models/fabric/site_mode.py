@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
-from planner.models import resolved_switches
 from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
 from planner.physics.network import fabric_designs
@@ -67,7 +66,7 @@ class Mode:
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
     """Yield the modes to price links of: switches in families, for racks of `gpus` GPUs, NICs on the fewest lanes."""
     # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
-    for s in resolved_switches(network.switches):
+    for s in network.switches:
         lanes = fabric_designs.lanes_of(s, nic_bytes_per_second)
         rate = fabric_designs.lane_gbps(nic_bytes_per_second, lanes)
         if lanes > network.max_lanes:
@@ -245,7 +244,7 @@ class SiteMode:
 
     def __post_init__(self) -> None:
         self.network, self.mode = self.prices.network, self.prices.mode
-        m, every = self.mode, resolved_switches(self.network.switches)
+        m, every = self.mode, self.network.switches
         self.racks = self.prices.racks  # of the site that are cabled
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
         self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports

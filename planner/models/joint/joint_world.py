@@ -295,7 +295,7 @@ class World:
     def owned_usd(self) -> float:
         """Price in USD of a cluster's racks in a joint question without a grid: all are billed."""
         hardware = self.problem.instance.hardware
-        return (hardware.racks or 0) * cost.rack_of(hardware).price_usd
+        return (hardware.racks or 0) * hardware.rack.price_usd
 
 
 def open_sites(world: World, column: Column) -> range:
@@ -383,7 +383,7 @@ def most_paid(instance: Instance) -> tuple[float, float]:
     money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
     if instance.grid is not None or racks is None:
         return money, math.inf
-    return (money, racks) if racks * cost.rack_of(instance.hardware).price_usd <= money else (0.0, 0.0)
+    return (money, racks) if racks * instance.hardware.rack.price_usd <= money else (0.0, 0.0)
 
 
 def _needs(question: Any) -> tuple[Any, Any, Any]:
@@ -391,12 +391,12 @@ def _needs(question: Any) -> tuple[Any, Any, Any]:
     # Strategies and tables of pipelines depend on neither money nor values that no plan may have, which the search
     # leaves out; sites and fabrics on neither model, batch, memory nor layouts.
     instance, without, how = question
-    limits, gpu = instance.limits, instance.hardware.accelerator
+    limits = instance.limits
     own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
     alone = instance.replaced(grid=instance.grid is None, limits=own, pins=_but(("sites.", "wan."), instance.pins))
-    memory = {} if isinstance(gpu, str) else {"hardware__accelerator__hbm_bytes": 0.0}
     others = limits.replaced(max_batch_tokens=None, memory_reserve_fraction=0.0)
-    campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), limits=others, **memory)
+    alike = {"limits": others, "hardware__accelerator__hbm_bytes": 0.0}
+    campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), **alike)
     return (
         alone,
         (campus, _but(("layout.", "placement.stripes"), without), how),

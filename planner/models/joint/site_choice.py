@@ -270,7 +270,7 @@ class Sites:
         """Bound from below the capital of `racks` racks at `sites` sites, without fabric, fibre, lines and upgrades."""
         fixed, module = site_musd(self.data)
         modules = -(-racks // self.data.module_racks)
-        racks_usd = modules * self.data.module_racks * cost.rack_of(self.data.hardware).price_usd
+        racks_usd = modules * self.data.module_racks * self.data.hardware.rack.price_usd
         return float(1e6 * (fixed * sites + module * modules) + racks_usd)
 
     def fibre_usd(self, km: float, wavelengths: Any) -> Any:

@@ -172,7 +172,7 @@ def _in_scenario(data: SplitData, scenario: Scenario) -> SplitData:
 
 def rack_musd(data: SplitData) -> float:
     """Return the price in M$ of a split's module: its racks with their fabric."""
-    return data.module_racks * (cost.rack_of(data.hardware).price_usd + data.request.fabric_usd_per_rack) / 1e6
+    return data.module_racks * (data.hardware.rack.price_usd + data.request.fabric_usd_per_rack) / 1e6
 
 
 def site_musd(data: SplitData) -> tuple[float, float]:

@@ -111,8 +111,6 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
         return math.inf
     most = 0
     for switch, family in product(network.switches, network.families):
-        if isinstance(switch, str):
-            return math.inf
         if own.get("switch", switch.name) != switch.name or own.get("family", family) != family:
             continue
         rack, kind = FAMILIES[family].rack_ports(wired_gpus), FAMILIES[family].design
@@ -152,7 +150,7 @@ def _two_tier_racks(
 ) -> int:
     """Bound the racks that a two-tier fabric joins: leaves of a model below spines with a port for every leaf."""
     racks, down, up = (pins.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
-    spines = (x for x in network.switches if isinstance(x, Switch) and (x.name == leaf.name or same_ports(x, leaf)))
+    spines = (x for x in network.switches if x.name == leaf.name or same_ports(x, leaf))
     ports = max((x.ports for x in spines if pins.get("spine_switch", x.name) == x.name), default=0)
     most_over = network.ratio_of(0) * leaf.port_gbps / nic_gbps
 
@@ -205,7 +203,7 @@ def design_of(fabric: SiteFabric, racks: int, gpus: int, network: Network, nic_b
         if len(fabric.tiers) == len(kind.tier_names):
             own |= {"core_up": fabric.tiers[2].up_ports, "core_bundle": fabric.tiers[2].bundle}
             own |= {"rails_per_zone": fabric.rails_per_zone, "domains_per_zone": fabric.leaf_domains_per_zone}
-    switches = {box.name: box for box in network.switches if isinstance(box, Switch)}
+    switches = {box.name: box for box in network.switches}
     models = [switches[name] for name in (fabric.switch, *fabric.models[1:])]
     return design_for(fabric.family, network, models, racks, rack, nic_bytes_per_second, **own)
 
@@ -349,14 +347,6 @@ def _place(design: Design, tier: str, index: Ints) -> Ints:
     return np.zeros_like(index)
 
 
-def media_of(network: Network) -> tuple[Medium, ...]:
-    """Return the cable media of a network that loading has resolved; TypeError where some are still names."""
-    named = [medium for medium in network.media if isinstance(medium, str)]
-    if named:
-        raise TypeError(f"network.media: {named} are names; load the instance through planner.load")
-    return tuple(medium for medium in network.media if not isinstance(medium, str))
-
-
 @dataclass(frozen=True, slots=True)
 class MediaTable:
     """The cable media of a network as columns, to price links of many lengths at once."""
@@ -458,7 +448,7 @@ def _bills(
 
 def media_table(network: Network) -> MediaTable:
     """Return the media of the network's fabric cables as a table."""
-    return MediaTable.of(media_of(network), network.power_usd_per_watt)
+    return MediaTable.of(network.media, network.power_usd_per_watt)
 
 
 def switch_usd(network: Network, switch: Switch) -> float:
@@ -493,7 +483,7 @@ def _min_ports(network: Network | None) -> Iterator[tuple[float, float]]:
     """Yield for each switch model the least price, power included, and watts of a GPU's fabric link and leaf port."""
     if network is None:
         return
-    for box in (box for box in network.switches if isinstance(box, Switch)):
+    for box in network.switches:
         factor, gpus = min(endpoint_factor(box, split) for split in (1, box.breakout)), box.ports * box.breakout
         if network.floor is None or not by_reach(network):
             least_usd = min(flat_usd(network, box, split)[0] for split in (1, box.breakout))
@@ -511,7 +501,7 @@ def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]
     network = instance.network
     if network is None or any(FAMILIES[family].design.grouped for family in network.families):
         return []
-    boxes = [box for box in network.switches if isinstance(box, Switch)]
+    boxes = network.switches
     port_usd = {box.name: switch_usd(network, box) / box.ports for box in boxes}
     each = [
         ((0.0 if by_reach(network) else flat_usd(network, box)[1]) + port_usd[box.name] + above) / box.port_gbps

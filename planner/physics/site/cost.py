@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from planner.instance.base_types import Frozen
 from planner.instance.grid import Grid
-from planner.instance.hardware import Hardware, Rack
+from planner.instance.hardware import Hardware
 from planner.instance.instance import ONE_SITE, Instance, Operation
 from planner.instance.network import Network, Wan
 from planner.physics.site.wan import fibre_pairs
@@ -20,17 +20,10 @@ from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
 from planner.plan.plan_sections import SiteFabric, SitesPlan, WanPlan
 
 
-def rack_of(hardware: Hardware) -> Rack:
-    """Return the rack of the hardware, whose price and power count. TypeError: it is still a catalogue name."""
-    if isinstance(hardware.rack, str):
-        raise TypeError(f"hardware.rack {hardware.rack!r} is a name; load the instance through planner.load")
-    return hardware.rack
-
-
 def it_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
     """Compute the IT power of a site at full load in MW: of racks and, unless overhead holds it, of their fabric."""
     counted = 0.0 if hardware.overhead_includes_fabric else fabric_mw
-    return racks * rack_of(hardware).it_kw / 1e3 + counted
+    return racks * hardware.rack.it_kw / 1e3 + counted
 
 
 def facility_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
@@ -46,7 +39,7 @@ def cooling_m2(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float 
 
 def pools_mw(instance: Instance) -> float:
     """Compute the facility power of all pools in MW, overhead included."""
-    it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools if not isinstance(p.rack, str))
+    it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools)
     return it_kw / 1e3 * instance.hardware.facility_overhead_factor
 
 
@@ -97,8 +90,8 @@ def bill(
 ) -> Cost:
     """Compute a plan's bill in USD by part, counted years included; the WAN is priced as designed, else by links."""
     pools = instance.hardware.pools
-    of_pools = sum(p.racks * p.rack.price_usd for p in pools if not isinstance(p.rack, str))
-    capex = {"racks": of_pools if pools else racks * rack_of(instance.hardware).price_usd}
+    of_pools = sum(p.racks * p.rack.price_usd for p in pools)
+    capex = {"racks": of_pools if pools else racks * instance.hardware.rack.price_usd}
     opex: dict[str, float] = {}
     if fabrics is not None:
         capex["fabric"] = sum(fabric.cost_usd for fabric in fabrics.values())
@@ -164,11 +157,10 @@ def _bought(instance: Instance, capex: Mapping[str, float]) -> tuple[Bought, ...
     pools = [
         Bought(x.name, kind, x.racks * x.rack.price_usd, x.rack.life_years, f"hardware.pools[{i}].rack.life_years")
         for i, x in enumerate(hardware.pools)
-        if not isinstance(x.rack, str)
     ]
     if pools:
         return tuple(pools)
-    bought = [Bought("racks", kind, capex["racks"], rack_of(hardware).life_years, "hardware.rack.life_years")]
+    bought = [Bought("racks", kind, capex["racks"], hardware.rack.life_years, "hardware.rack.life_years")]
     if "fabric" in capex:
         life, key = (instance.operation or Operation()).fabric_life_years, "operation.fabric_life_years"
         bought.append(Bought("fabric", "fabric_replacement", capex["fabric"], life, key))
@@ -275,7 +267,7 @@ def section(
 
 
 WATTS_PER_MW = 1e6
-Priced = TypeVar("Priced", bound=Frozen | str)
+Priced = TypeVar("Priced", bound=Frozen)
 
 
 def at_run_prices(instance: Instance, years: float) -> Instance:
@@ -283,7 +275,7 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
     # Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
     # of operation where a grid prices it, else by the watt of the fabric.
     operation, network = instance.operation or Operation(), instance.network
-    hardware, rack, price = instance.hardware, rack_of(instance.hardware), operation.energy_usd_per_mwh
+    hardware, rack, price = instance.hardware, instance.hardware.rack, operation.energy_usd_per_mwh
 
     def times(life_years: float | None) -> float:  # that a price is paid: at first, for maintenance, by replacement
         return 1 + (operation.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
@@ -313,7 +305,5 @@ def alike_usd(instance: Instance, years: float) -> float:
 
 
 def _scaled(priced: Priced, times: float, *names: str) -> Priced:
-    """Return an object with the named prices in USD times `times`; where it is a name only, as it is."""
-    if isinstance(priced, str):
-        return priced
+    """Return an object with the named prices in USD times `times`."""
     return priced.replaced(**{name: getattr(priced, name) * times for name in names})

@@ -42,17 +42,13 @@ def free_conditions(slowdown: float = 1.0) -> Conditions:
 
 
 def machine_of(instance: Instance) -> Machine:
-    """Return the machine for which an instance's steps are predicted. TypeError: a catalogue name is left in it."""
+    """Return the machine for which an instance's steps are predicted."""
     hardware, workload = instance.hardware, instance.workload
-    gpu, rack, software, model = hardware.accelerator, hardware.rack, workload.software, workload.model
-    if isinstance(gpu, str) or isinstance(rack, str) or isinstance(software, str) or isinstance(model, str):
-        name = next(part for part in (gpu, rack, software, model) if isinstance(part, str))
-        raise TypeError(f"the instance still has a catalogue name ({name!r}); load it through planner.load")
     return Machine(
-        gpu=gpu.replaced(nic_bytes_per_second=hardware.gpu_nic_bytes_per_second),
-        rack=rack,
-        software=software,
-        model=model,
+        gpu=hardware.accelerator.replaced(nic_bytes_per_second=hardware.gpu_nic_bytes_per_second),
+        rack=hardware.rack,
+        software=workload.software,
+        model=workload.model,
         precision=workload.precision,
         sequence=workload.sequence_length,
         expert_imbalance=workload.expert_imbalance,
@@ -438,15 +434,9 @@ def metrics(
     )
 
 
-def has_machine(instance: Instance) -> bool:
-    """Return whether an instance has one machine in full to predict steps of, and names none of its parts."""
-    h, w = instance.hardware, instance.workload
-    return not (h.pools or any(isinstance(x, str) for x in (h.accelerator, h.rack, w.model, w.software)))
-
-
 def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
     """Return what of a layout's step prediction extrapolates from the measured runs, each with a sentence."""
-    if not has_machine(instance):
+    if instance.hardware.pools:
         return {}
     m = machine_of(instance)
     return step_errors.unmeasured(m) | step_errors.outside(m, strategy_of(layout))

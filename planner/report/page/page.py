@@ -8,19 +8,17 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
-from planner.instance.grid import Grid
 from planner.physics.plan_physics import layout_faults
 from planner.physics.recovery import exposure_of, interval_curves, spare_points
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training import step_prediction
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Curve, Plan, proven_knee
 from planner.plan.plan_sections import STEP_PARTS, name_of_part
 from planner.report import decisions
-from planner.report.decisions import Statement, days, short_percent, status_of
+from planner.report.decisions import days, short_percent, status_of
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots import curve_lines, name_and_unit, plain
@@ -78,27 +76,14 @@ def where(plan: Plan) -> Shown:
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
     yield charts.Picture(svg, caption)
-    # Places that have the same cells share a row, those of most MW first.
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for _, name, cells in sorted(_unopened(plan, grid), key=lambda row: -row[0]):
-        alike.setdefault(cells, []).append(name)
-    head = ("places", "MW at most", "limit", "why it is not open")
-    width = 4 if plan.sites else 3
-    rows = [(few(names, LISTED_PLACES), *rest)[:width] for rest, names in alike.items()]
-    what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
-    what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
-    if rows:
-        yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
-
-
-def _unopened(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, tuple[str, ...]]]:
-    """Yield the MW at most, the name and a page's cells (MW, limit, reason) of each place without a site."""
+    # The MW at most, the name and cells (MW, limit, reason) of each place without a site.
     sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
     within, taken = rules.ready_within_months, {site.id for site in sites}
     racks = rules.min_site_modules * hardware.racks_per_module
-    least = 0.0 if isinstance(hardware.rack, str) else cost.facility_mw(hardware, racks)
+    least = cost.facility_mw(hardware, racks)
     rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
     built = {line.id: line.max_circuits for line in grid.new_lines}
+    unopened: list[tuple[float, str, tuple[str, ...]]] = []
     for node in (node for node in grid.nodes if node.site and node.id not in taken):
         limits: dict[str, float] = {}  # MW that each hard rule lets the place hold with the open sites and all lines
         if (area := areas.get(node.balancing_authority)) and rules.headroom and "headroom" not in rules.soft:
@@ -119,7 +104,18 @@ def _unopened(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, tuple[str, .
             why = f"too little: a site takes {power(least)} or more"
         elif rules.max_sites is not None and plan.sites and len(sites) >= rules.max_sites:
             why = f"{counted(rules.max_sites, 'site')} at most"
-        yield most, node.id, (amount(most) if limits else "not limited", limit or "-", why)
+        unopened.append((most, node.id, (amount(most) if limits else "not limited", limit or "-", why)))
+    # Places that have the same cells share a row, those of most MW first.
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for _, name, cells in sorted(unopened, key=lambda row: -row[0]):
+        alike.setdefault(cells, []).append(name)
+    head = ("places", "MW at most", "limit", "why it is not open")
+    width = 4 if plan.sites else 3
+    rows = [(few(names, LISTED_PLACES), *rest)[:width] for rest, names in alike.items()]
+    what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
+    what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
+    if rows:
+        yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
 
 
 def how_a_step_runs(plan: Plan) -> Shown:
@@ -135,7 +131,7 @@ def how_a_step_runs(plan: Plan) -> Shown:
         of = f"{stages}, {counted(layout.microbatches_per_step, 'micro-batch')} a replica"
         caption = f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
         yield charts.Picture(charts.schedule(name, layout), caption)
-    if plan.layout is None or not step_prediction.has_machine(plan.instance) or list(layout_faults(plan.layout)):
+    if plan.layout is None or plan.instance.hardware.pools or list(layout_faults(plan.layout)):
         return
     layout = plan.layout
     sizes = {k: x.tolist() for k, x in memory_by_stage(machine_of(plan.instance), strategy_of(layout)).items()}
@@ -378,24 +374,53 @@ BLOCKS: dict[str, Callable[[Plan], Shown]] = {
 }
 
 
+BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # topics of what a plan buys
+
+
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     """Write plans, each with its name, as one HTML page made on a date. InputError: jinja2 is not installed."""
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
-    reported = [statements(plan) for _, plan in plans]
-    sections = [_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)]
+    sections, compared = list[dict[str, Any]](), list[dict[str, list[str]]]()
+    for name, (_, plan) in zip(names, plans, strict=True):
+        reported = statements(plan)
+        first = [statement for statement in reported if statement.first]
+        built = [fact for fact in first if fact.kind == "choice" and fact.topic in BUILT]
+        compared.append(by_section(fact for fact in first if fact.kind in ("limit", "warning") or fact in built))
+        # Purchase, sites, price, days and proof of the first screen, in one sentence.
+        verdict = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
+        texts = [fact.text for kind in ("choice", "verdict") for fact in verdict if fact.kind == kind]
+        sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
+        rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
+        section = {
+            "name": name,
+            "status": status_of(plan),
+            "good": plan.status in ("optimal", "feasible") and not plan.violations,
+            "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
+            "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
+            "verdict": "; ".join([*sentences[:1], *rest]) + "." * bool(sentences),
+            "instead": [statement.text for statement in first if statement.instead],
+            "headlines": list(headlines(plan)),
+            "lists": [
+                ("What is built", [statement.text for statement in built]),
+                ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
+                ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
+                ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
+            ],
+            "blocks": {title: list(part(plan)) for title, part in BLOCKS.items()},
+            "reported": by_section(reported),
+            "tables": list(tables(plan)),
+        }
+        sections.append(section)
     # The table of plans, a column each: figures of the first screen, purchases, limits and risks.
     rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
     figures = [{line.label: f"{line.figure.text}; {line.range}" for line in own["headlines"]} for own in sections]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
-    first = [[statement for statement in own if statement.first] for own in reported]
-    compared = [[one for one in own if one.kind in ("limit", "warning") or _on_purchase(one)] for own in first]
-    texts = [by_section(own) for own in compared]
-    for section in dict.fromkeys(name for own in texts for name in own):
+    for title in dict.fromkeys(title for own in compared for title in own):
         # Sentences are joined by spaces, and phrases by semicolons.
-        cells = ("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)
-        rows.append((section, *map(_on_page, cells)))
+        cells = ("; ".join(own.get(title, ["-"])).replace(".; ", ". ") for own in compared)
+        rows.append((title, *map(_on_page, cells)))
     comparison = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
     return charts.template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
@@ -403,38 +428,6 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
         sections=sections,
         comparison=comparison if len(plans) > 1 else None,
     )
-
-
-def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
-    first = [statement for statement in reported if statement.first]
-    # Purchase, sites, price, days and proof of the first screen, in one sentence.
-    own = [fact for fact in first if fact.topic == "verdict" and not fact.instead]
-    texts = [fact.text for kind in ("choice", "verdict") for fact in own if fact.kind == kind]
-    sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
-    rest = [sentence[0].lower() + sentence[1:] for sentence in sentences[1:]]
-    return {
-        "name": name,
-        "status": status_of(plan),
-        "good": plan.status in ("optimal", "feasible") and not plan.violations,
-        "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
-        "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
-        "verdict": "; ".join([*sentences[:1], *rest]) + "." * bool(sentences),
-        "instead": [statement.text for statement in first if statement.instead],
-        "headlines": list(headlines(plan)),
-        "lists": [
-            ("What is built", [statement.text for statement in first if _on_purchase(statement)]),
-            ("Other kinds", [statement.text for statement in first if statement.kind == "rejected"]),
-            ("Limits", [_on_page(statement.text) for statement in first if statement.kind == "limit"]),
-            ("Risks", [_on_page(statement.text) for statement in first if statement.kind == "warning"]),
-        ],
-        "blocks": {title: list(part(plan)) for title, part in BLOCKS.items()},
-        "reported": by_section(reported),
-        "tables": list(tables(plan)),
-    }
-
-
-def _on_purchase(statement: Statement) -> bool:
-    return statement.kind == "choice" and statement.topic in ("sites", "wan", "model", "layout", "pools", "fabric")
 
 
 def _on_page(text: str) -> str:

@@ -15,7 +15,7 @@ from worked_plan import GPU, INSTANCE, STRATEGY, edited, edited_at, instance_wit
 from planner.checks.check_plan import check
 from planner.checks.layout import buildable, choice_figures, stated_loss
 from planner.checks.layout import days as pools_days
-from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PowerOf
+from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 
@@ -163,10 +163,9 @@ def choice(law: Any = LAW, loss: Any = None, *, stated: bool = True, **shape: in
 def test_the_loss_is_of_the_law_that_states_one() -> None:
     """1.5 + 400 / sqrt(N) + 410 / 100, N of 4 layers of 12·32² and an embedding of 100·32; no other law states one."""
     expected = 1.5 + 400 / (4 * 12 * 32**2 + 100 * 32) ** 0.5 + 410 / 100
-    other = PowerOf.model_construct(coefficient=1.0, exponent=1.0, of="flop")
+    other = PointsLaw(parameters=(1.0, 2.0), flop=(1.0, 4.0), tokens=(1.0, 2.0))
     assert stated_loss(choice()) == pytest.approx(expected)
     assert stated_loss(choice(law=other, loss=LAW)) == pytest.approx(expected)
-    assert stated_loss(choice(law=other)) is None
     assert stated_loss(choice(stated=False)) is None
 
 

@@ -24,9 +24,10 @@ from planner.exports.launch import LaunchRun, _parallel, decided, launch_file, n
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
 from planner.imports.recipes import layout_of_run, run_of_text
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
-from planner.instance.workload import Model, Precision, Software, catalogue
+from planner.instance.workload import Model, Precision, Software
 from planner.plan.plan import Plan
 from planner.planning.evaluate import evaluated, runnable_layout, with_switches
 

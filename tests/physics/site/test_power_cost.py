@@ -32,11 +32,6 @@ def test_cooling_area() -> None:
     assert cost.cooling_m2(HARDWARE.replaced(cooling_kw_per_m2=None), 1) is None
 
 
-def test_a_rack_by_name_is_refused() -> None:
-    with pytest.raises(TypeError, match="is a name"):
-        cost.it_mw(Hardware(accelerator="x", rack="NVL72"), 1)
-
-
 @each(("rate", "years", "payment"), [(0.07, 20, 0.0943929), (0.07, 1, 1.07), (0.07, 5, 0.2438907), (0.0, 20, 0.05)])
 def test_annuity(rate: float, years: float, payment: float) -> None:
     """7 % over 20 years is 9.43929 cents per dollar, over one year 1.07; without interest 1/n."""
@@ -98,7 +93,7 @@ def test_the_bill_of_a_plan() -> None:
     )
     fabrics = {s: SiteFabric.model_construct(cost_usd=usd) for s, usd in (("E0", 1e6), ("W0", 2e6))}
     found, p = cost.bill(i, 8, sites, fabrics), i.grid.prices
-    rack = cost.rack_of(i.hardware).price_usd
+    rack = i.hardware.rack.price_usd
     energy = 8760 * (6 * 40 + 10 * 70)
     expected = {
         "racks": 8 * rack, "fabric": 3e6,

@@ -19,7 +19,6 @@ from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Floats, Ints
 from planner.physics.network.fabric_designs import min_fabric_usd
-from planner.physics.site import cost
 
 RATIO = 1.3  # from one number of racks of the table to the next
 
@@ -108,7 +107,7 @@ class CapitalFloor(MinPrices):
         """Return the capital floor of a world's campuses, or of the racks in use of its cluster."""
         prices = vars(floor_of(world))
         if world.sites is None:
-            prices |= {"fixed_usd": 0.0, "module_usd": cost.rack_of(world.problem.instance.hardware).price_usd}
+            prices |= {"fixed_usd": 0.0, "module_usd": world.problem.instance.hardware.rack.price_usd}
         return cls(world=world, **prices)
 
     @cached_property

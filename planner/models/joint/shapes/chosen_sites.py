@@ -101,7 +101,7 @@ def sites_plan(
                 interconnection=data.interconnection(site),
                 modules=modules[site],
                 racks=count,
-                gpus=count * cost.rack_of(h).gpus,
+                gpus=count * h.rack.gpus,
                 it_mw=cost.it_mw(h, count, mw),
                 facility_mw=cost.facility_mw(h, count, mw),
                 interconnect_mw=usable if data.grid.rules.interconnect.enabled else None,
