@@ -5,7 +5,6 @@ Limits are compared with figures recomputed from the decisions, never with those
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain
 
 from planner.checks import cables, certificates, cost, fabric, joint_proof, layout, placement, power_flow, reliability
 from planner.checks import sites as site_rules
@@ -54,11 +53,10 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Viola
     if isinstance(plan.instance, FabricInstance):
         yield from _run("fabric", fabric.ALONE, physics)
         return
-    for rules in ((known_references,), (peak_known,)):  # without these nothing else can be computed
-        found = list(_run("instance", rules, physics))
-        yield from found
-        if found:
-            return
+    found = list(_run("instance", (known_references,), physics))
+    yield from found
+    if found:  # nothing else can be computed
+        return
     if plan.status in ("infeasible", "unknown"):
         yield from _run("proofs", (*certificates.WITHOUT_PLAN, *CONFLICT_RULES), physics)
         return
@@ -79,17 +77,13 @@ def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violati
 
 
 def known_references(physics: PlanPhysics) -> Violations:
-    """Check that names of a plan's grid and wide area are unique and known, and that every pin names a decision."""
+    """Check the names of a plan's grid, wide area and pins, and that its accelerator has a peak for the precision."""
     instance = physics.instance
-    faults = chain(check_pins(instance), pool_problems(instance), grid_problems(physics.grid))
-    for fault in chain(faults, wan_problems(physics.grid, physics.wan)):
-        yield broken("known_references", f"instance.{fault}")
-
-
-def peak_known(physics: PlanPhysics) -> Violations:
-    """Check that the accelerator of a plan's instance has a peak rate for the compute precision."""
-    machine = machine_of(physics.instance)
-    if machine.precision.compute not in machine.gpu.peak_flop_per_second:
+    faults = [*check_pins(instance), *pool_problems(instance), *grid_problems(physics.grid)]
+    faults += wan_problems(physics.grid, physics.wan)
+    yield from (broken("known_references", f"instance.{fault}") for fault in faults)
+    machine = machine_of(instance)
+    if not faults and machine.precision.compute not in machine.gpu.peak_flop_per_second:
         known = ", ".join(sorted(machine.gpu.peak_flop_per_second)) or "0 types"
         yield broken("peak_known", f"{machine.gpu.name} has no peak for {machine.precision.compute}, only for {known}")
 
