@@ -70,20 +70,16 @@ class ColumnTimes:
         return replace(self.cut.times, zero_stage=self.zero_stage or 0)
 
     @cached_property
-    def group(self) -> ReplicaGroup:
-        """The replica group of a checked column's largest all-reduce at least: on the site with most blocks."""
+    def sharded(self) -> ShardedTimes:
+        """Seconds of a layer and micro-batch of a checked column, with the ZeRO traffic that is not hidden."""
         blocks = -(-self.ranges.min_replicas // self.ranges.block_replicas)
-        return ReplicaGroup(
+        group = ReplicaGroup(  # of the largest all-reduce at least: on the site with most blocks
             replicas_per_rack=self.ranges.replicas_per_rack,
             racks=-(-blocks // max_sites(self.cut.space.instance)) * self.ranges.stage_racks,
             shards=self.ranges.max_replicas,
             slowdown=self.cut.space.transport_slowdown,
         )
-
-    @cached_property
-    def sharded(self) -> ShardedTimes:
-        """Seconds of a layer and micro-batch of a checked column, with the ZeRO traffic that is not hidden."""
-        return step_prediction.sharded_times(self.pipeline, self.group)
+        return step_prediction.sharded_times(self.pipeline, group)
 
     @cached_property
     def site_replicas(self) -> Ints:

@@ -145,7 +145,7 @@ def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
     cut, x = split.cut, split.ranges
     p, v, machine = split.p, split.v, split.cut.times.machine
     repeats = {"no": lambda _: (0,), "any": lambda n: range(n + 1)}[cut.repeats]
-    group, d = replace(split.group, slowdown=1.0), int(split.ranges.min_replicas)
+    group, d = replace(split.sharded.group, slowdown=1.0), int(split.ranges.min_replicas)
     conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI, transport_slowdown=PHI)
     found = []
     for layers in layer_splits(cut.space.layers, p, v):
