@@ -95,6 +95,24 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     demands = [*wan.sync_demands(links, form, window, rtt_ms)]
     demands += wan.traffic_demands(links, request.sites, net.node)
     priced = any(any(edge.prices) for edge in net.edges.values())
+    options = dict[str, tuple[RouteOption, ...]]()
+    for demand in demands:
+        # Pairs of diverse routes under protection, else single routes. The exchange keeps to the longest round trip
+        # that sites may have. A route on which waiting fills the window is none.
+        pairs = net.diverse(demand.a, demand.b, links.routes)
+        limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
+        candidates: list[tuple[Route, Route | None]] = [*pairs]
+        if links.protection != "one_cut":
+            near = net.routes(demand.a, demand.b, links.routes)
+            every = dict.fromkeys([*near, *(route for pair in pairs for route in pair)])
+            candidates = [(route, None) for route in every]
+        found = list[RouteOption]()
+        for primary, backup in candidates:
+            trips = [net.rtt_ms(route) for route in (primary, backup) if route is not None]
+            rates = [demand.gbps(trip) for trip in trips]
+            if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
+                found.append(RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1]))
+        options[demand.key] = tuple(found)
     return WanData(
         grid=grid,
         wan=links,
@@ -103,27 +121,10 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         forms=forms,
         form=form,
         demands={demand.key: demand for demand in demands},
-        options={demand.key: tuple(_options(grid, net, demand)) for demand in demands},
+        options=options,
         priced=priced,
         unit=1e6 if priced else 1e3,
     )
-
-
-def _options(grid: Grid, net: SiteFibre, demand: Demand) -> Iterator[RouteOption]:
-    """Yield the route options of a WAN demand: pairs of diverse routes under protection, else single routes."""
-    # The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is
-    # none.
-    pairs = net.diverse(demand.a, demand.b, net.wan.routes)
-    limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
-    candidates: list[tuple[Route, Route | None]] = [*pairs]
-    if net.wan.protection != "one_cut":
-        near = net.routes(demand.a, demand.b, net.wan.routes)
-        candidates = [(route, None) for route in dict.fromkeys([*near, *(route for pair in pairs for route in pair)])]
-    for primary, backup in candidates:
-        trips = [net.rtt_ms(route) for route in (primary, backup) if route is not None]
-        rates = [demand.gbps(trip) for trip in trips]
-        if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
-            yield RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1])
 
 
 def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:

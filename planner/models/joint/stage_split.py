@@ -506,31 +506,26 @@ def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> 
     if np.all(fine.any(axis=1)):
         allowed = [fine]
         if problem.recomputes_alike:  # the patterns that stages may have together are of one number by the rule
-            layers, repeats = x.table.T
-            most = -(-int(layers.max()) // column.v)
-            numbers = range(most + 1) if problem.rules.recompute == "chunks alike" else (0, most)
-            alike = (fine & (repeats == schedule.recomputed_alike(layers, column.v, each)) for each in numbers)
+            largest = -(-int(x.table[:, 0].max()) // column.v)
+            numbers = range(largest + 1) if problem.rules.recompute == "chunks alike" else (0, largest)
+            recomputed = (schedule.recomputed_alike(x.table[:, 0], column.v, each) for each in numbers)
+            alike = (fine & (x.table[:, 1] == own) for own in recomputed)
             allowed = [some for some in alike if np.all(some.any(axis=1))]
-    best = min((_fastest(x, some, limit) for some in allowed), default=limit)
+    best, layers = limit, x.table[:, 0]
+    for some in allowed:
+        used, floor = some.any(axis=0), float(np.where(some, x.seconds, np.inf).min(axis=1).max())
+        for most in np.unique(layers[used]).tolist():
+            for chunk in np.unique(x.chunks[used & (layers <= most)]).tolist():
+                once = x.stages.once(chunk, most)
+                if once + floor > best:
+                    break  # a larger chunk takes longer
+                within = some & ((layers <= most) & (x.chunks <= chunk))[None, :]
+                # The least limit on the seconds of stages under which some split has all layers, if any has.
+                values: list[float] = np.unique(x.seconds[within & (x.seconds <= best - once)]).tolist()
+                if values and _holds(x, within & (x.seconds <= values[-1])):
+                    at = bisect_left(values[:-1], True, key=lambda high, of=within: _holds(x, of & (x.seconds <= high)))
+                    best = min(best, values[at] + once)
     return (best / seconds if best < limit else math.inf), int(fine.sum())
-
-
-def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
-    """Return the seconds a step of the fastest split of allowed layer patterns; the limit where none is below it."""
-    layers, used = x.table[:, 0], fine.any(axis=0)
-    floor, best = float(np.where(fine, x.seconds, np.inf).min(axis=1).max()), limit
-    for most in np.unique(layers[used]).tolist():
-        for chunk in np.unique(x.chunks[used & (layers <= most)]).tolist():
-            once = x.stages.once(chunk, most)
-            if once + floor > best:
-                break  # a larger chunk takes longer
-            within = fine & ((layers <= most) & (x.chunks <= chunk))[None, :]
-            # The least limit on the seconds of stages under which some split has all layers, if any has.
-            values: list[float] = np.unique(x.seconds[within & (x.seconds <= best - once)]).tolist()
-            if values and _holds(x, within & (x.seconds <= values[-1])):
-                at = bisect_left(values[:-1], True, key=lambda high: _holds(x, within & (x.seconds <= high)))
-                best = min(best, values[at] + once)
-    return best
 
 
 def _holds(x: Patterns, allowed: Flags) -> bool:
