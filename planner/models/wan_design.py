@@ -338,7 +338,18 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
         model.all.deactivate()
         outcome, proven = _by_priority(model, data, options, deadline)
     if outcome.infeasible:
-        outcome = _missing_capacity(data, options, deadline)
+        # The Gbps missing over fibre edges for the exchange alone, at the least: `detail` names the edges and rates.
+        model = stated(data, elastic=True)
+        outcome, parts = _run(model, options, deadline), []
+        if outcome.solution is not None:
+            of = outcome.solution.of
+            used = [(key, data.options[key][i]) for key, i in model.share if of(model.share[key, i]) > 0.5]
+            for edge in sorted(model.missing):
+                if (missing := of(model.missing[edge])) > 1e-6:
+                    users = ", ".join(demand for demand, option in used if edge in option.edges)
+                    pairs = data.fibre.edges[edge].max_pairs
+                    parts.append(f"{edge}: {missing:,.6g} Gbps missing beyond its {pairs} fibre pair(s), for {users}")
+            outcome = Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)
     if outcome.solution is None:
         return replace(outcome.with_solution(None), seconds=deadline.elapsed)
     return with_plan(data, model, outcome, options.seed, deadline, proven=proven)
@@ -380,20 +391,3 @@ def _no_route(data: WanData, demand: str) -> str:
         return f"{demand}: {rtt:,.1f} ms round trip on the shortest route > {limit:,.1f} ms"
     pair = "no two routes that share no edge, both within the window and the longest round trip"
     return f"{demand}: {pair}, {data.requested_gbps(demand):,.6g} Gbps at stake"
-
-
-def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
-    """Minimise the Gbps missing over fibre edges for the exchange alone; `detail` names the edges and rates."""
-    model = stated(data, elastic=True)
-    outcome = _run(model, options, deadline)
-    if outcome.solution is None:
-        return outcome
-    of = outcome.solution.of
-    chosen = [(demand, data.options[demand][i]) for demand, i in model.share if of(model.share[demand, i]) > 0.5]
-    parts = []
-    for edge, missing in ((edge, of(model.missing[edge])) for edge in sorted(model.missing)):
-        if missing > 1e-6:
-            users = ", ".join(demand for demand, option in chosen if edge in option.edges)
-            pairs = data.fibre.edges[edge].max_pairs
-            parts.append(f"{edge}: {missing:,.6g} Gbps missing beyond its {pairs} fibre pair(s), for {users}")
-    return Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any, Self, TypeVar
 
@@ -112,13 +112,9 @@ class Stages:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of one layer and micro-batch of a stage under ZeRO, exposed traffic included."""
-        return step_prediction.sharded_times(self.pipeline, self.group)
-
-    @cached_property
-    def group(self) -> ReplicaGroup:
-        """Replicas that exchange the gradients of a stage."""
         per_rack, c = self.column.block.replicas_per_rack, self.conditions
-        return ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+        group = ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+        return step_prediction.sharded_times(self.pipeline, group)
 
     @cached_property
     def counts(self) -> PipelineCounts:
@@ -522,19 +518,20 @@ def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> 
                 within = some & ((layers <= most) & (x.chunks <= chunk))[None, :]
                 # The least limit on the seconds of stages under which some split has all layers, if any has.
                 values: list[float] = np.unique(x.seconds[within & (x.seconds <= best - once)]).tolist()
-                if values and _holds(x, within & (x.seconds <= values[-1])):
-                    at = bisect_left(values[:-1], True, key=lambda high, of=within: _holds(x, of & (x.seconds <= high)))
+                if values and _holds(x, within, values[-1]):
+                    at = bisect_left(values[:-1], True, key=partial(_holds, x, within))
                     best = min(best, values[at] + once)
     return (best / seconds if best < limit else math.inf), int(fine.sum())
 
 
-def _holds(x: Patterns, allowed: Flags) -> bool:
-    """Return whether allowed patterns sum to the model's layers, with a recomputed one where a pin asks for it."""
+def _holds(x: Patterns, allowed: Flags, high: float) -> bool:
+    """Return whether allowed patterns within a limit on stage seconds sum to the model's layers."""
+    # Of them one recomputes a layer where a pin asks for it.
     of, repeats = x.stages.column.strategy, x.table[:, 1] > 0
     total, some = of.problem.layers, of.recomputes == "some"
     whole = (2 << total) - 1
     without, reached = 1, 0  # sums without a recomputed layer, and with one
-    for row in allowed:
+    for row in allowed & (x.seconds <= high):
         plain, full = np.unique(x.table[row & ~repeats, 0]).tolist(), np.unique(x.table[row & repeats, 0]).tolist()
         either = sorted({*plain, *full})
         reached = _shifted(reached, either) | _shifted(without, full)
