@@ -265,16 +265,16 @@ def fewest_racks(
     goal = LeastCapital(world=world, limit=limit, end_gap=max(tolerance / (1 + tolerance), 1e-12))
     goal.floor = RACKS_ALONE
     stopped = Loop(goal=goal).run() != "proved"
-    plan, too_few = goal.incumbent, max(0, math.ceil(goal.bound - 2 * CENTS) - 1)
+    plan = goal.incumbent
     if plan is None:
         status: Status = "unknown" if stopped else "infeasible"
-        return FewestRacks(status=status, racks=None, too_few=too_few, days=None, plan=None)
+        return FewestRacks(status=status, racks=None, too_few=_below(goal.bound), days=None, plan=None)
     most = racks_of(plan)
     fastest = None if stopped else fastest_of(problem_on(instance, most), time_limit=deadline.limit).plan
     if fastest is not None and fastest.seconds <= plan.seconds * (1 + EPS):
         plan = fastest
     racks = racks_of(plan)
-    too_few = min(racks - 1, too_few if stopped else math.floor(most / (1 + tolerance) - 2 * CENTS))
+    too_few = min(racks - 1, _below(goal.bound) if stopped else math.floor(most / (1 + tolerance) - 2 * CENTS))
     return FewestRacks(
         status="feasible" if stopped and too_few < racks - 1 else "optimal",
         racks=racks,
@@ -282,6 +282,10 @@ def fewest_racks(
         days=days_of(instance, plan.seconds),
         plan=plan,
     )
+
+
+def _below(bound: float) -> int:
+    return max(0, math.ceil(bound - 2 * CENTS) - 1)
 
 
 def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bool = True) -> JointSolution:
