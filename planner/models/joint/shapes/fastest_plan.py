@@ -99,10 +99,11 @@ class FastestSearch:
     @property
     def _rtts(self) -> list[float]:
         """Round trips in ms that the budget may pay for a fastest plan; near ones until one meets the cutoff."""
-        q, site_bounds = self.shape_problem, self.shape_problem.world.site_bounds
+        q = self.shape_problem
         if not self.in_time:
             return q.near_rtts_ms
-        if self.likely and q.several and site_bounds is not None:  # those that it is known to pay, if any are
+        site_bounds = q.world.site_bounds if self.likely and q.several else None
+        if site_bounds is not None:  # those that it is known to pay, if any are
             at, usd, paid = q.point(0.0), q.sites_usd, site_bounds.paid.items()
             trips = (p.rtt_ms for p, price in paid if price <= usd and replace(at, rtt_ms=p.rtt_ms).covers(p))
             if (shortest := min(trips, default=None)) is not None:
