@@ -10,6 +10,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from planner.models.joint.solve_joint import fastest_of
 from planner.models.joint.strategy_space import MICRO_BATCHES, JointProblem
@@ -65,11 +66,17 @@ class PoolSearch:
         self.bounds.append((own if result.stop is Stop.PROVED else max_share, max_share, rate))
         self._add_point(strategy, seconds * own)
         free = step_prediction.free_conditions(self.problem.transport_slowdown)
-        for other in with_other_micro_batches(self.problem, strategy):
+        # The layout with every other number of micro-batches that fits memory and the batch is a point too.
+        first = strategy.pipeline_parallel if strategy.virtual_stages > 1 else 1
+        most = self.problem.max_sequences // (strategy.data_parallel * strategy.micro_batch)
+        for number in range(first, most + 1, first if self.problem.rules.whole_rounds else 1):
             if self.deadline.passed:
                 break
-            parts = step_prediction.step_breakdown(self.problem.machine, free, other)
-            self._add_point(other, float(sum(parts.values())))
+            other = replace(strategy, micro_batches=number)
+            used = sum(memory.worst_memory(self.problem.machine, other).values())
+            if number != strategy.micro_batches and used <= self.problem.memory_limit:
+                parts = step_prediction.step_breakdown(self.problem.machine, free, other)
+                self._add_point(other, float(sum(parts.values())))
         return rate
 
     def _add_point(self, strategy: ParallelStrategy, seconds: float) -> None:
@@ -83,9 +90,17 @@ class PoolSearch:
         if not 0 < low == high or self.problem.max_sequences > SMALL_BATCH:
             return low * self.rate(high) if low else 0.0
         if low not in self.exact:  # the fewest seconds of exactly as many; infinite where no layout makes them up
-            fewest = math.inf
-            for pins in factorisations(self.problem, low):
-                problem = replace(self.problem, max_sequences=low, pins={**self.problem.pins, **pins})
+            # Over every way to make the share up of replicas, micro-batches and sequences of one.
+            fewest, gpus = math.inf, (self.problem.instance.hardware.racks or 0) * self.problem.gpus
+            for size, replicas in product(MICRO_BATCHES, range(1, min(gpus, low) + 1)):
+                if low % (size * replicas):
+                    continue
+                pins = self.problem.pins | {
+                    "layout.data_parallel": replicas,
+                    "layout.microbatches_per_step": low // (size * replicas),
+                    "layout.microbatch_sequences": size,
+                }
+                problem = replace(self.problem, max_sequences=low, pins=pins)
                 result = fastest_of(problem, time_limit=self.deadline.limit)
                 fewest = min(fewest, result.bound * low)
                 if result.strategy is not None:
@@ -97,30 +112,6 @@ class PoolSearch:
 def sequences_of(strategy: ParallelStrategy) -> int:
     """Return the sequences of a step's batch that a pool's layout takes, its share."""
     return strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
-
-
-def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
-    """Yield every way to make up a batch share of n sequences, as pins: replicas, micro-batches, sequences of one."""
-    gpus = (problem.instance.hardware.racks or 0) * problem.gpus
-    for size in MICRO_BATCHES:
-        for replicas in range(1, min(gpus, n // size) + 1):
-            if n % (size * replicas) == 0:
-                yield {
-                    "layout.data_parallel": replicas,
-                    "layout.microbatches_per_step": n // (size * replicas),
-                    "layout.microbatch_sequences": size,
-                }
-
-
-def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) -> Iterator[ParallelStrategy]:
-    """Yield a pool's layout with every other number of micro-batches that fits memory and the batch."""
-    first = strategy.pipeline_parallel if strategy.virtual_stages > 1 else 1
-    step = first if problem.rules.whole_rounds else 1
-    for number in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1, step):
-        other = replace(strategy, micro_batches=number)
-        used = sum(memory.worst_memory(problem.machine, other).values())
-        if number != strategy.micro_batches and used <= problem.memory_limit:
-            yield other
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,11 +131,6 @@ class Shares:
     stop: Stop = Stop.PROVED
     boxes: int = 1
     improvements: int = 0
-
-    @property
-    def searches(self) -> int:
-        """Count the searches of layouts of all pools for the best batch shares."""
-        return sum(pool.searches for pool in self.pools)
 
     def bound_of(self, box: Box) -> float:
         """Bound seconds a sequence in a box of batch shares: the T its smallest need, over its most sequences."""

@@ -95,6 +95,24 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     demands = [*wan.sync_demands(links, form, window, rtt_ms)]
     demands += wan.traffic_demands(links, request.sites, net.node)
     priced = any(any(edge.prices) for edge in net.edges.values())
+    options = dict[str, tuple[RouteOption, ...]]()
+    for demand in demands:
+        # Pairs of diverse routes under protection, else single routes. The exchange keeps to the longest round trip
+        # that sites may have. A route on which waiting fills the window is none.
+        pairs = net.diverse(demand.a, demand.b, links.routes)
+        limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
+        candidates: list[tuple[Route, Route | None]] = [*pairs]
+        if links.protection != "one_cut":
+            near = net.routes(demand.a, demand.b, links.routes)
+            every = dict.fromkeys([*near, *(route for pair in pairs for route in pair)])
+            candidates = [(route, None) for route in every]
+        found = list[RouteOption]()
+        for primary, backup in candidates:
+            trips = [net.rtt_ms(route) for route in (primary, backup) if route is not None]
+            rates = [demand.gbps(trip) for trip in trips]
+            if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
+                found.append(RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1]))
+        options[demand.key] = tuple(found)
     return WanData(
         grid=grid,
         wan=links,
@@ -103,27 +121,10 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         forms=forms,
         form=form,
         demands={demand.key: demand for demand in demands},
-        options={demand.key: tuple(_options(grid, net, demand)) for demand in demands},
+        options=options,
         priced=priced,
         unit=1e6 if priced else 1e3,
     )
-
-
-def _options(grid: Grid, net: SiteFibre, demand: Demand) -> Iterator[RouteOption]:
-    """Yield the route options of a WAN demand: pairs of diverse routes under protection, else single routes."""
-    # The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is
-    # none.
-    pairs = net.diverse(demand.a, demand.b, net.wan.routes)
-    limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
-    candidates: list[tuple[Route, Route | None]] = [*pairs]
-    if net.wan.protection != "one_cut":
-        near = net.routes(demand.a, demand.b, net.wan.routes)
-        candidates = [(route, None) for route in dict.fromkeys([*near, *(route for pair in pairs for route in pair)])]
-    for primary, backup in candidates:
-        trips = [net.rtt_ms(route) for route in (primary, backup) if route is not None]
-        rates = [demand.gbps(trip) for trip in trips]
-        if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
-            yield RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1])
 
 
 def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
@@ -337,7 +338,18 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
         model.all.deactivate()
         outcome, proven = _by_priority(model, data, options, deadline)
     if outcome.infeasible:
-        outcome = _missing_capacity(data, options, deadline)
+        # The Gbps missing over fibre edges for the exchange alone, at the least: `detail` names the edges and rates.
+        model = stated(data, elastic=True)
+        outcome, parts = _run(model, options, deadline), []
+        if outcome.solution is not None:
+            of = outcome.solution.of
+            used = [(key, data.options[key][i]) for key, i in model.share if of(model.share[key, i]) > 0.5]
+            for edge in sorted(model.missing):
+                if (missing := of(model.missing[edge])) > 1e-6:
+                    users = ", ".join(demand for demand, option in used if edge in option.edges)
+                    pairs = data.fibre.edges[edge].max_pairs
+                    parts.append(f"{edge}: {missing:,.6g} Gbps missing beyond its {pairs} fibre pair(s), for {users}")
+            outcome = Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)
     if outcome.solution is None:
         return replace(outcome.with_solution(None), seconds=deadline.elapsed)
     return with_plan(data, model, outcome, options.seed, deadline, proven=proven)
@@ -379,20 +391,3 @@ def _no_route(data: WanData, demand: str) -> str:
         return f"{demand}: {rtt:,.1f} ms round trip on the shortest route > {limit:,.1f} ms"
     pair = "no two routes that share no edge, both within the window and the longest round trip"
     return f"{demand}: {pair}, {data.requested_gbps(demand):,.6g} Gbps at stake"
-
-
-def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[Values]:
-    """Minimise the Gbps missing over fibre edges for the exchange alone; `detail` names the edges and rates."""
-    model = stated(data, elastic=True)
-    outcome = _run(model, options, deadline)
-    if outcome.solution is None:
-        return outcome
-    of = outcome.solution.of
-    chosen = [(demand, data.options[demand][i]) for demand, i in model.share if of(model.share[demand, i]) > 0.5]
-    parts = []
-    for edge, missing in ((edge, of(model.missing[edge])) for edge in sorted(model.missing)):
-        if missing > 1e-6:
-            users = ", ".join(demand for demand, option in chosen if edge in option.edges)
-            pairs = data.fibre.edges[edge].max_pairs
-            parts.append(f"{edge}: {missing:,.6g} Gbps missing beyond its {pairs} fibre pair(s), for {users}")
-    return Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)

@@ -14,7 +14,7 @@ from planner.models import Options, SitesRequest
 from planner.models.joint.joint_world import JointCache, JointSolution
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
-from planner.models.joint.strategy_tables import some_in_memory
+from planner.models.joint.strategy_tables import pipelines_in_memory
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
 from planner.plan.certificate import Conflict, decision_of
@@ -67,7 +67,8 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
                 return found
         unpaid = _least_usd(instance) > (instance.limits.budget_usd or math.inf) + CENT  # whatever the other rules are
         with suppress(OutOfTimeError, UnansweredError):  # no layout fits, whatever the racks, sequences and pins
-            kept = [] if some_in_memory(any_plan().world(relaxed({MEMORY}))) else [MEMORY]
+            world = any_plan().world(relaxed({MEMORY}))
+            kept = [] if any(pipelines_in_memory(world, s).any() for s in world.strategies()) else [MEMORY]
         if not kept:
             kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
         if not unjudged:

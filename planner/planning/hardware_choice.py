@@ -242,7 +242,7 @@ def _pools_section(
     # Days and bound come from the same floats in another order.
     stop = Stop.PROVED if (relative_gap(days, bound) or 0.0) <= 1e-9 else Stop.LIMIT
     how |= {"variables": len(pools), "constraints": len(pools) + 1, "seconds": seconds}
-    counts = {"pools": len(pools), "boxes": shares.boxes, "searches": shares.searches}
+    counts = {"pools": len(pools), "boxes": shares.boxes, "searches": sum(pool.searches for pool in shares.pools)}
     intervals = [(own.days_to_train, own.days_to_train_interval) for own in metrics.values()]
     return PoolsPlan(
         sequences={x.name: point.sequences if point else 0 for x, point in zip(pools, shares.points, strict=True)},

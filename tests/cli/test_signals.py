@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import ROOT, invoke
 from each_case import each
@@ -131,9 +132,9 @@ def test_a_signal_ends_the_search_for_a_conflict(number: int, tmp_path: Path, mo
     def asks(*args: Any) -> Any:
         asked.append(args)
         os.kill(os.getpid(), number)
-        return True
+        return np.ones(1, dtype=bool)
 
-    monkeypatch.setattr(conflict, "some_in_memory", asks)
+    monkeypatch.setattr(conflict, "pipelines_in_memory", asks)
     done, path = solve(tmp_path, memory_reserve_fraction=0.9999)
     plan = Plan.model_validate_json(path.read_text())
     assert asked and done.exit_code == ExitCode.INFEASIBLE and plan.status == "infeasible" and plan.conflict is not None

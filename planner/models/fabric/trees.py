@@ -277,7 +277,21 @@ class PodBounds(ArrayTable):
 
 def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> list[DesignTable]:
     """Return the trees of three tiers with such pods that may beat the templates so far, as design tables."""
-    most, first = _most_links(s, x, cases, leaves)
+    # The most links out of a pod with which it is worthwhile, by stripes (columns); 0 where it never is. They must cost
+    # less than what the templates no slower leave over, and take ports of spines; and the pod is as slow as the first
+    # one with all of them.
+    usd, spines, position, link = (column[:, None] for column in (x.usd, x.spines, x.position, x.link))
+    tree, ports = x.trees, s.spine_ports
+    leaf_count, left, up = (tree.rails * tree.width)[:, None], cases.cap[x.case] - x.base[:, None], tree.up[:, None]
+    by_ports = (left - position * leaf_count * up / ports) / (link + position / ports)
+    by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
+    most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
+    sizes, at = np.unique(np.minimum(tree.domain * tree.width, s.traffic.work_racks(s.blocks)), return_inverse=True)
+    first = s.traffic.leaving(s.blocks, leaves.stripes, sizes, first_only=True).swapaxes(0, 1)[at]
+    sent = (s.mode.rail_gpus * tree.rails)[:, None] / (most * s.mode.link_nics)
+    send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
+    allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)
+    most = np.where(s.worthwhile(send, allreduce, usd, x.mw[:, None]), most, 0.0)
     row, w, high = wirings(s, x.trees)
     high = np.minimum(high, most.max(axis=1, initial=0.0)[row] // w.spines).astype(np.int64)
     k = np.flatnonzero(w.spine_up <= high)
@@ -303,25 +317,6 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
             crossing = send[kept], allreduce[kept], fits[kept]
             parts.append(s.tree_table(trees.part(i), crossing, prices[:, i], leaves.stripes[n]))
     return [found for found in parts if len(found)]
-
-
-def _most_links(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> tuple[Floats, Floats]:
-    """Bound the links out of a tree's pod with which it is worthwhile, by stripes (columns); 0 where it never is."""
-    # The links must cost less than what the templates no slower leave over, and take ports of spines; and the pod is as
-    # slow as the first one with all of them. Return the loads of the first pods too.
-    usd, spines, position, link = (column[:, None] for column in (x.usd, x.spines, x.position, x.link))
-    tree, ports = x.trees, s.spine_ports
-    leaf_count, left, up = (tree.rails * tree.width)[:, None], cases.cap[x.case] - x.base[:, None], tree.up[:, None]
-    by_ports = (left - position * leaf_count * up / ports) / (link + position / ports)
-    by_price = np.minimum((left - position * spines) / link, by_ports) * (1 + 1e-9)
-    most = np.maximum(1.0, np.minimum(up * (ports - leaf_count), by_price))
-    sizes, at = np.unique(np.minimum(tree.domain * tree.width, s.traffic.work_racks(s.blocks)), return_inverse=True)
-    own = s.traffic.leaving(s.blocks, leaves.stripes, sizes, first_only=True)
-    first = own.swapaxes(0, 1)[at]
-    sent = (s.mode.rail_gpus * tree.rails)[:, None] / (most * s.mode.link_nics)
-    send = np.maximum(cases.send[x.case], first[..., FLOWS] * sent)
-    allreduce = np.maximum(cases.allreduce[x.case], first[..., ALLREDUCES] * sent)
-    return np.where(s.worthwhile(send, allreduce, usd, x.mw[:, None]), most, 0.0), first
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,11 +176,6 @@ class World:
     deadline: Deadline = field(default_factory=Deadline)  # of the search; sites, fibre and fabrics have the same
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
 
-    def give_up(self, *, seconds: float = math.inf, usd: float = math.inf) -> None:
-        """Leave joint plans without a proof: the bound on seconds a sequence, or on capital, is at most theirs."""
-        self.unproven.seconds = min(self.unproven.seconds, seconds)
-        self.unproven.usd = min(self.unproven.usd, usd)
-
     @property
     def site_bounds(self) -> SiteBounds | None:
         """Site bounds on capital that all joint questions share, where there are several sites to choose from."""

@@ -400,8 +400,26 @@ class RunSearch:
                 self.given_up = min(self.given_up, span.usd if found.plan is None else found.lower_bound or 0.0)
             if self.last is None:
                 self.free_bound = found.fabric_free_bound
-            if found.plan is not None:
-                self._cut(span, found, found.plan)
+            if found.plan is None:
+                continue
+            usd, seconds = found.usd or 0.0, found.plan.seconds
+            years, shortest = self.years(seconds), self.years(span.start)
+            priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
+            # The run costs no more than at the prices of the span's shortest run: it is of least cost in the span.
+            if years <= shortest * (1 + EPS) or priced[0] == priced[1]:
+                if usd < self.usd - CENTS or self.best is None:
+                    self.best, self.usd = found, usd
+                    line = f"${usd / 1e9:,.3f}B in {found.days:,.2f} days"
+                    written_from = self.instance, found.plan, found.days
+                    report(self.solving.progress, line, usd, self.bound, found=written_from)
+                continue
+            report(self.solving.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
+            below = seconds * (1 - 3 * EPS)  # plans that are faster by more than rounding
+            # A span longer than a twentieth of its end is cut in two before its plans are sought.
+            middle = [(span.start + below) / 2] if below - span.start > 0.05 * below else []
+            for start, end in itertools.pairwise([span.start, *middle, below]):
+                self.push(usd, start, end)
+            self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding
         best = self.best or self.last
         if best is None:
             return JointSolution(
@@ -438,26 +456,6 @@ class RunSearch:
         found = replace(found, usd=known[0], lower_bound=known[1])
         self.last = found if found.plan is not None else self.last
         return found
-
-    def _cut(self, span: Span, found: JointSolution, plan: JointPlan) -> None:
-        """Keep a plan of least cost as long as its span's shortest run; else cut the span at its time."""
-        usd, seconds = found.usd or 0.0, plan.seconds
-        years, shortest = self.years(seconds), self.years(span.start)
-        priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
-        # The run costs no more than at the prices of the span's shortest run.
-        if years <= shortest * (1 + EPS) or priced[0] == priced[1]:
-            if usd < self.usd - CENTS or self.best is None:
-                self.best, self.usd = found, usd
-                line, written_from = f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", (self.instance, plan, found.days)
-                report(self.solving.progress, line, usd, self.bound, found=written_from)
-            return
-        report(self.solving.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
-        below = seconds * (1 - 3 * EPS)  # plans that are faster by more than rounding
-        # A span longer than a twentieth of its end is cut in two before its plans are sought.
-        middle = [(span.start + below) / 2] if below - span.start > 0.05 * below else []
-        for start, end in itertools.pairwise([span.start, *middle, below]):
-            self.push(usd, start, end)
-        self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding
 
 
 def least_run_cost(instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None) -> JointSolution:

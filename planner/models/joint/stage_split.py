@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any, Self, TypeVar
 
@@ -112,13 +112,9 @@ class Stages:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of one layer and micro-batch of a stage under ZeRO, exposed traffic included."""
-        return step_prediction.sharded_times(self.pipeline, self.group)
-
-    @cached_property
-    def group(self) -> ReplicaGroup:
-        """Replicas that exchange the gradients of a stage."""
         per_rack, c = self.column.block.replicas_per_rack, self.conditions
-        return ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+        group = ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+        return step_prediction.sharded_times(self.pipeline, group)
 
     @cached_property
     def counts(self) -> PipelineCounts:
@@ -506,40 +502,36 @@ def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> 
     if np.all(fine.any(axis=1)):
         allowed = [fine]
         if problem.recomputes_alike:  # the patterns that stages may have together are of one number by the rule
-            layers, repeats = x.table.T
-            most = -(-int(layers.max()) // column.v)
-            numbers = range(most + 1) if problem.rules.recompute == "chunks alike" else (0, most)
-            alike = (fine & (repeats == schedule.recomputed_alike(layers, column.v, each)) for each in numbers)
+            largest = -(-int(x.table[:, 0].max()) // column.v)
+            numbers = range(largest + 1) if problem.rules.recompute == "chunks alike" else (0, largest)
+            recomputed = (schedule.recomputed_alike(x.table[:, 0], column.v, each) for each in numbers)
+            alike = (fine & (x.table[:, 1] == own) for own in recomputed)
             allowed = [some for some in alike if np.all(some.any(axis=1))]
-    best = min((_fastest(x, some, limit) for some in allowed), default=limit)
+    best, layers = limit, x.table[:, 0]
+    for some in allowed:
+        used, floor = some.any(axis=0), float(np.where(some, x.seconds, np.inf).min(axis=1).max())
+        for most in np.unique(layers[used]).tolist():
+            for chunk in np.unique(x.chunks[used & (layers <= most)]).tolist():
+                once = x.stages.once(chunk, most)
+                if once + floor > best:
+                    break  # a larger chunk takes longer
+                within = some & ((layers <= most) & (x.chunks <= chunk))[None, :]
+                # The least limit on the seconds of stages under which some split has all layers, if any has.
+                values: list[float] = np.unique(x.seconds[within & (x.seconds <= best - once)]).tolist()
+                if values and _holds(x, within, values[-1]):
+                    at = bisect_left(values[:-1], True, key=partial(_holds, x, within))
+                    best = min(best, values[at] + once)
     return (best / seconds if best < limit else math.inf), int(fine.sum())
 
 
-def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
-    """Return the seconds a step of the fastest split of allowed layer patterns; the limit where none is below it."""
-    layers, used = x.table[:, 0], fine.any(axis=0)
-    floor, best = float(np.where(fine, x.seconds, np.inf).min(axis=1).max()), limit
-    for most in np.unique(layers[used]).tolist():
-        for chunk in np.unique(x.chunks[used & (layers <= most)]).tolist():
-            once = x.stages.once(chunk, most)
-            if once + floor > best:
-                break  # a larger chunk takes longer
-            within = fine & ((layers <= most) & (x.chunks <= chunk))[None, :]
-            # The least limit on the seconds of stages under which some split has all layers, if any has.
-            values: list[float] = np.unique(x.seconds[within & (x.seconds <= best - once)]).tolist()
-            if values and _holds(x, within & (x.seconds <= values[-1])):
-                at = bisect_left(values[:-1], True, key=lambda high: _holds(x, within & (x.seconds <= high)))
-                best = min(best, values[at] + once)
-    return best
-
-
-def _holds(x: Patterns, allowed: Flags) -> bool:
-    """Return whether allowed patterns sum to the model's layers, with a recomputed one where a pin asks for it."""
+def _holds(x: Patterns, allowed: Flags, high: float) -> bool:
+    """Return whether allowed patterns within a limit on stage seconds sum to the model's layers."""
+    # Of them one recomputes a layer where a pin asks for it.
     of, repeats = x.stages.column.strategy, x.table[:, 1] > 0
     total, some = of.problem.layers, of.recomputes == "some"
     whole = (2 << total) - 1
     without, reached = 1, 0  # sums without a recomputed layer, and with one
-    for row in allowed:
+    for row in allowed & (x.seconds <= high):
         plain, full = np.unique(x.table[row & ~repeats, 0]).tolist(), np.unique(x.table[row & repeats, 0]).tolist()
         either = sorted({*plain, *full})
         reached = _shifted(reached, either) | _shifted(without, full)

@@ -170,8 +170,28 @@ def _refuse_pins(problem: JointProblem) -> None:
         shared = "the joint optimum shares the replicas out itself, whole blocks of racks to a site"
         remedy = "pin layout.data_parallel, and racks by sites.racks.<site>"
         raise InputError(f"pins['layout.data_parallel_by_site']: {shared}; {remedy}")
-    _refuse_stages(problem)
-    stripes, layers = problem.instance.pins.get("placement.stripes"), problem.pin("layers_per_stage")
+    layers, recomputed = problem.pin("layers_per_stage"), problem.pin("recomputed_layers_per_stage")
+    stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
+    path, software = "pins['layout.layers_per_stage']", problem.machine.software
+    if layers is not None:
+        if len(layers) > 1 and "pipeline" not in software.parallelism:
+            why = _missing(software, "pipeline_parallel", len(layers))
+            raise InputError(f"{path}: has {len(layers)} stages{why}")
+        if sum(layers) != problem.layers:
+            raise InputError(f"{path}: sums to {sum(layers)}; the model has {problem.layers} layers")
+        if stages not in (None, len(layers)):
+            raise InputError(f"{path}: has {len(layers)} stages; layout.pipeline_parallel is pinned to {stages}")
+        if virtual is not None and virtual > min(layers):
+            raise InputError(f"{path}: a stage of {min(layers)} layers cannot hold {virtual} virtual stages")
+    if recomputed is not None:
+        path = "pins['layout.recomputed_layers_per_stage']"
+        if layers is None:
+            raise InputError(f"{path}: needs layout.layers_per_stage too")
+        if len(recomputed) != len(layers) or any(r > n for r, n in zip(recomputed, layers, strict=False)):
+            raise InputError(f"{path}: must have a number for each of {len(layers)} stages, none above its layers")
+        if any(recomputed) and problem.pin("recompute") not in (None, "full"):
+            raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")
+    stripes = problem.instance.pins.get("placement.stripes")
     most = len(layers) if layers is not None else problem.pin("pipeline_parallel") or problem.layers
     if stripes is not None and stripes > most:
         why = f"pins.layout gives {most} stages" if most < problem.layers else f"the model has {most} layers"
@@ -195,31 +215,6 @@ def _missing(software: Software, name: str, wanted: Any) -> str:
 def _rules_remedy(problem: JointProblem) -> str:
     framework = problem.rules.framework
     return f"; as {framework} runs it: set workload.framework_rules to false to free it" if framework else ""
-
-
-def _refuse_stages(problem: JointProblem) -> None:
-    layers, recomputed = problem.pin("layers_per_stage"), problem.pin("recomputed_layers_per_stage")
-    stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
-    path, software = "pins['layout.layers_per_stage']", problem.machine.software
-    if layers is not None:
-        if len(layers) > 1 and "pipeline" not in software.parallelism:
-            why = _missing(software, "pipeline_parallel", len(layers))
-            raise InputError(f"{path}: has {len(layers)} stages{why}")
-        if sum(layers) != problem.layers:
-            raise InputError(f"{path}: sums to {sum(layers)}; the model has {problem.layers} layers")
-        if stages not in (None, len(layers)):
-            raise InputError(f"{path}: has {len(layers)} stages; layout.pipeline_parallel is pinned to {stages}")
-        if virtual is not None and virtual > min(layers):
-            raise InputError(f"{path}: a stage of {min(layers)} layers cannot hold {virtual} virtual stages")
-    if recomputed is None:
-        return
-    path = "pins['layout.recomputed_layers_per_stage']"
-    if layers is None:
-        raise InputError(f"{path}: needs layout.layers_per_stage too")
-    if len(recomputed) != len(layers) or any(r > n for r, n in zip(recomputed, layers, strict=False)):
-        raise InputError(f"{path}: must have a number for each of {len(layers)} stages, none above its layers")
-    if any(recomputed) and problem.pin("recompute") not in (None, "full"):
-        raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")
 
 
 def _is_left(problem: JointProblem) -> bool:

@@ -250,11 +250,6 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
     return of.in_memory
 
 
-def some_in_memory(world: World) -> bool:
-    """Return whether any strategy's table has a pipeline that may hold the model; raise at the deadline."""
-    return any(pipelines_in_memory(world, s).any() for s in world.strategies())
-
-
 def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> time_bounds.Terms:
     """Bound step-time terms of a strategy's pipelines under a ZeRO stage (None: any) over all replicas, network free.
 

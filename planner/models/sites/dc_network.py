@@ -258,7 +258,23 @@ class Contingencies:
     def _responses(self) -> Iterator[Batch]:
         net, available = self.topology.network, self.network.available_mw
         for lines in _batched([line for line in self.lines if line in net.bridges]):
-            yield Batch(False, np.asarray(lines), np.stack([self._bridge_factors(line) for line in lines], axis=1))
+            # Each line's share of a lost bridge's flow, plants responding on both sides.
+            factors = list[Floats]()
+            for line in lines:
+                side, rest, dark_mw = self.split_by(line)
+                response = np.zeros(net.nodes)
+                # A side without plants loses its load instead: it fed nothing, and all that it drew came over the
+                # bridge.
+                weight = np.where(available > 0, available, dark_mw)
+                # Where the part that goes dark nearly feeds itself, almost nothing comes over the bridge.
+                if all(abs(weight[part].sum()) > 1e-3 * np.abs(weight[part]).sum() for part in (side, rest)):
+                    response[side] = weight[side] / weight[side].sum()
+                    response[rest] = -weight[rest] / weight[rest].sum()
+                # The side that was fed over the bridge makes up for it, the other turns down by as much.
+                factor = net.flows(response) * (1.0 if net.b[line] in side else -1.0)
+                factor[line] = -1.0
+                factors.append(factor)
+            yield Batch(False, np.asarray(lines), np.stack(factors, axis=1))
         # Each line's share of a node's generation when its unit is lost and the island's plants respond.
         for lost in _batched([unit for unit in self.units if self.others_mw[unit] > 0]):
             units, share = np.asarray(lost), self.network.unit_share[lost]
@@ -271,22 +287,6 @@ class Contingencies:
             response = (of_island - share * available[units] * of_node) / self.others_mw[units]
             yield Batch(True, units, share * (response - of_node))
 
-    def _bridge_factors(self, line: int) -> Floats:
-        """Compute each line's share of a lost bridge's flow after the contingency, plants responding on both sides."""
-        net, available = self.topology.network, self.network.available_mw
-        side, rest, dark_mw = self.split_by(line)
-        response = np.zeros(net.nodes)
-        # A side without plants loses its load instead: it fed nothing, and all that it drew came over the bridge.
-        weight = np.where(available > 0, available, dark_mw)
-        # Where the part that goes dark nearly feeds itself, almost nothing comes over the bridge.
-        if all(abs(weight[part].sum()) > 1e-3 * np.abs(weight[part]).sum() for part in (side, rest)):
-            response[side] = weight[side] / weight[side].sum()
-            response[rest] = -weight[rest] / weight[rest].sum()
-        # The side that was fed over the bridge makes up for it, the other turns down by as much.
-        factor = net.flows(response) * (1.0 if net.b[line] in side else -1.0)
-        factor[line] = -1.0
-        return factor
-
     def _conditions(self, line: int, point: Floats) -> list[Condition]:
         """Return when a contingency counts: always, or while a site at the lost line is open; else nothing."""
         condition = self.topology.condition
@@ -295,10 +295,11 @@ class Contingencies:
         opened = [self.network.at["open"].start + i for i in self.sites_at[line]]
         return [(*condition, (column, True)) for column in opened if point[column] > 0.5]
 
-    def _overloads(self, point: Floats, flow: Floats) -> list[Overload]:
-        """Find lines above their ratings after a contingency: the worst, and at most a few of one monitored line."""
-        rating_mw, overloads = self.topology.rating_mw, list[Overload]()
-        limit = rating_mw * self.topology.network.circuits
+    def overload_cuts(self, point: Floats) -> Iterator[GridCut]:
+        """Yield cuts for lines above their ratings after a contingency, valid in this topology alone, as all others."""
+        topology, network, names = self.topology, self.network, list(self.network.nodes)
+        flow, rating_mw = topology.network.flows(network.injection(point)), topology.rating_mw
+        limit, overloads = rating_mw * topology.network.circuits, list[Overload]()
         for batch in self.batches() if len(limit) else ():
             source = (point if batch.unit else flow)[batch.lost]
             after = np.abs(flow[:, None] + batch.factor * source)
@@ -313,18 +314,13 @@ class Contingencies:
                 i, lost = int(worst[j]), int(batch.lost[j])
                 if self._conditions(lost, point):
                     overloads.append((-float(excess[i, j]), i, lost, batch.unit, float(batch.factor[i, j])))
+        # The worst, and at most a few of one monitored line.
         kept, count = list[Overload](), Counter[int]()
         for overload in sorted(overloads):
             count[overload[1]] += 1
             if count[overload[1]] <= MAX_CUTS_PER_LINE:
                 kept.append(overload)
-        return kept[:MAX_CUTS]
-
-    def overload_cuts(self, point: Floats) -> Iterator[GridCut]:
-        """Yield cuts for lines above their ratings after a contingency, valid in this topology alone, as all others."""
-        topology, network, names = self.topology, self.network, list(self.network.nodes)
-        flow = topology.network.flows(network.injection(point))
-        overloads = self._overloads(point, flow)
+        overloads = kept[:MAX_CUTS]
         lines = sorted({line for _, line, *_ in overloads} | {lost for _, _, lost, unit, _ in overloads if not unit})
         ptdf = dict(zip(lines, topology.network.ptdf(lines), strict=True))
         for _, line, lost, unit, factor in overloads:
@@ -334,7 +330,7 @@ class Contingencies:
             if unit:
                 row[lost] += factor
             circuits = topology.network.circuits[line] - (0 if unit or line != lost else 1)
-            upper = float(topology.rating_mw[line] * circuits) + sign * float(by_node @ network.load_mw)
+            upper = float(rating_mw[line] * circuits) + sign * float(by_node @ network.load_mw)
             cause = "unit " + names[lost] if unit else topology.lines[lost]
             name = f"{topology.lines[line]},{cause},{'+' if sign > 0 else '-'}"
             # Injections are within all generation and all load; a negative reactance may make more of them on a line.

@@ -346,16 +346,12 @@ def _ready_sentence(data: SplitData) -> str:
     return f"grid.rules.ready_within_months is {limit:g}: {count} come later"
 
 
-def _floor(value: float) -> int:
-    return max(math.floor(value + 1e-9), 0)
-
-
 def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
     """Bound the modules of the whole campus by each site rule alone, and by `known` where it is given."""
     limits = [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
     limits += [] if known is None else [float(known)]
     if limits:
-        return _floor(min(limits))
+        return max(math.floor(min(limits) + 1e-9), 0)
     # Only the partial splits of a conflict come here; a hundred times every minimum size and pin is no limit to them.
     minimum = data.grid.rules.min_site_modules * len(data.candidates) + sum(data.pins.racks_by_site.values()) + 1
     return 100 * minimum + (data.pins.racks or 0)
@@ -364,7 +360,7 @@ def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None
 def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[Rule]) -> int:
     """Bound one site's modules by each site rule alone, to tie them to its opening; `modules` bounds the campus."""
     limits = [bound for rule in rules if (bound := rule.max_site_modules(data, site, modules)) is not None]
-    return _floor(min([float(modules), *limits]))
+    return max(math.floor(min([float(modules), *limits]) + 1e-9), 0)
 
 
 def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:

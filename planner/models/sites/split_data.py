@@ -12,7 +12,7 @@ import networkx as nx
 import pyomo.core as pyo
 
 from planner.errors import InputError
-from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode, Scenario
+from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.hardware import Hardware
 from planner.instance.instance import RACKS_AT, Instance
 from planner.instance.network import Wan
@@ -148,26 +148,23 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         pins=Pins(racks=pins.get("sites.racks"), max_sites=pins.get("sites.max_sites"), racks_by_site=at_sites),
         network=network,
     )
-    counted = grid.scenarios if grid.rules.scenarios != "off" else ()
-    by_name = sorted(counted, key=lambda scenario: scenario.name)
-    return replace(data, scenarios={scenario.name: _in_scenario(data, scenario) for scenario in by_name})
-
-
-def _in_scenario(data: SplitData, scenario: Scenario) -> SplitData:
-    """Return the split's data with a grid scenario's figures in place of the grid's; its cuts are its own."""
-    areas = {
-        area.id: area.replaced(
-            headroom_mw=scenario.headroom_mw.get(area.id, area.headroom_mw),
-            energy_usd_per_mwh=scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh),
-        )
-        for area in data.authorities.values()
-    }
-    feed = scenario.generation_mw
-    nodes = {x.id: x.replaced(generation_mw=feed.get(x.id, x.generation_mw)) for x in data.grid.nodes}
-    grid = data.grid.replaced(balancing_authorities=tuple(areas.values()), nodes=tuple(nodes.values()), scenarios=())
-    candidates = {site: nodes[site] for site in data.candidates}
-    network = None if data.network is None else replace(data.network, grid=grid, pool={}, contingencies={})
-    return replace(data, grid=grid, candidates=candidates, authorities=areas, network=network)
+    scenarios = dict[str, SplitData]()
+    for scenario in sorted(grid.scenarios if grid.rules.scenarios != "off" else (), key=lambda own: own.name):
+        # The data with the scenario's figures in place of the grid's; its cuts are its own.
+        areas = {
+            area.id: area.replaced(
+                headroom_mw=scenario.headroom_mw.get(area.id, area.headroom_mw),
+                energy_usd_per_mwh=scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh),
+            )
+            for area in data.authorities.values()
+        }
+        feed = scenario.generation_mw
+        nodes = {x.id: x.replaced(generation_mw=feed.get(x.id, x.generation_mw)) for x in grid.nodes}
+        own = grid.replaced(balancing_authorities=tuple(areas.values()), nodes=tuple(nodes.values()), scenarios=())
+        sites = {site: nodes[site] for site in candidates}
+        cuts = None if network is None else replace(network, grid=own, pool={}, contingencies={})
+        scenarios[scenario.name] = replace(data, grid=own, candidates=sites, authorities=areas, network=cuts)
+    return replace(data, scenarios=scenarios)
 
 
 def rack_musd(data: SplitData) -> float:

@@ -46,7 +46,6 @@ from planner.models.joint.strategy_tables import (
     known_bound,
     pipelines_in_memory,
     rounds_of,
-    some_in_memory,
     strategy_bound,
     table_of,
 )
@@ -140,8 +139,8 @@ class Loop(OpenNodes):
                 if goal.has_plan_in_time:
                     first_plan_found()
         goal.all_open()
-        if not goal.has_plan and not some_in_memory(world):  # then no node has a plan
-            self.heap.clear()
+        if not goal.has_plan and not any(pipelines_in_memory(world, s).any() for s in world.strategies()):
+            self.heap.clear()  # no pipeline may hold the model, so that no node has a plan
 
     def _searched(self, begin: Callable[[], None]) -> Stopped:
         """Begin the branch and bound, then open the least node until none may hold a useful plan or a limit comes."""

@@ -109,8 +109,13 @@ class FewestDays(Goal):
         if self.too_late:
             return
         column = None if self.first is None else self.first(self.world)
-        if column is not None and self.first_replicas:
-            first_plans.price_split(self, column, self.first_replicas)
+        if column is not None and len(self.first_replicas) in open_sites(self.world, column):
+            # Its replicas are divided over sites as in the known plan.
+            blocks = tuple(sorted((column.block.blocks(n) for n in self.first_replicas), reverse=True))
+            every = shapes(column, len(blocks), range(blocks[0], blocks[0] + 1))
+            shape = next((shape for shape in every if shape.blocks == blocks), None)
+            if shape is not None:
+                first_plans.price_column(self, column, shape)
         if column is not None and not self.at_floor:
             self.priced_first = first_plans.descend(self, column)
         if self.at_floor:

@@ -243,7 +243,7 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
         """Return whether a plan with other replicas and its best micro-batches is paid; None if over the cutoff."""
         cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
         fewer, seconds = _filled(goal.world, column, replicas, cutoff)
-        return _priced(goal, fewer) if seconds < cutoff else None
+        return price_column(goal, fewer) if seconds < cutoff else None
 
     for blocks in range(whole + 1, max(whole - FEWER_BLOCKS, 0), -1)[:most]:
         found = priced_with(min(column.d, blocks * each))
@@ -269,18 +269,7 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     return priced
 
 
-def price_split(goal: Goal, column: Column, replicas: tuple[int, ...]) -> None:
-    """Keep a likely plan of a column whose replicas are divided over sites as in a known plan."""
-    if len(replicas) not in open_sites(goal.world, column):
-        return
-    blocks = tuple(sorted((column.block.blocks(n) for n in replicas), reverse=True))
-    every = shapes(column, len(blocks), range(blocks[0], blocks[0] + 1))
-    shape = next((shape for shape in every if shape.blocks == blocks), None)
-    if shape is not None:
-        _priced(goal, column, shape)
-
-
-def _priced(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
+def price_column(goal: Goal, column: Column, shape: Shape | None = None) -> bool:
     """Keep a first plan of a column with the most spares paid, of a given shape or the most even; return if any."""
     goal.tick()
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.spares_wired, -c.spare_target)):

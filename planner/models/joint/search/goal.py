@@ -217,7 +217,10 @@ class Goal(ABC):
 
     def unhoused(self, q: ShapeProblem, *, ask: bool) -> bool:
         """Return whether the goal's budget pays no sites for a shape, nor for less even ones, as is known or asked."""
-        return not q.may_be_housed if ask else q.known_unhoused
+        if ask:
+            return not q.may_be_housed
+        site_bounds, rtts = q.world.site_bounds, q.rtts_ms  # as an earlier answer of the sites says
+        return site_bounds is not None and bool(rtts) and site_bounds.bound(q.point(rtts[-1])) > q.sites_usd
 
     @property
     def shapes_world(self) -> World:

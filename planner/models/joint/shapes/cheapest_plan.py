@@ -164,7 +164,8 @@ class CheapestSearch(FastestSearch):
         """Give each site of the cheapest plan a fabric with its WAN gateway; None where one site has none."""
         found = super()._gateways(c, placed, without_gateways, most)
         if placed.wan is not None or found is None:  # what they carry depends on the sites: others may do
-            self.shape_problem.world.give_up(usd=placed.capital_usd)
+            unproven = self.shape_problem.world.unproven
+            unproven.usd = min(unproven.usd, placed.capital_usd)
         return found
 
     @property

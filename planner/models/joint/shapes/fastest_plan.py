@@ -99,9 +99,16 @@ class FastestSearch:
     @property
     def _rtts(self) -> list[float]:
         """Round trips in ms that the budget may pay for a fastest plan; near ones until one meets the cutoff."""
+        q = self.shape_problem
         if not self.in_time:
-            return self.shape_problem.near_rtts_ms
-        return self.shape_problem.paid_rtts_ms if self.likely else self.shape_problem.payable_rtts_ms
+            return q.near_rtts_ms
+        site_bounds = q.world.site_bounds if self.likely and q.several else None
+        if site_bounds is not None:  # those that it is known to pay, if any are
+            at, usd, paid = q.point(0.0), q.sites_usd, site_bounds.paid.items()
+            trips = (p.rtt_ms for p, price in paid if price <= usd and replace(at, rtt_ms=p.rtt_ms).covers(p))
+            if (shortest := min(trips, default=None)) is not None:
+                return [r for r in q.rtts_ms if r >= shortest]
+        return q.payable_rtts_ms
 
     @cached_property
     def options(self) -> dict[int, DesignTable]:
@@ -329,7 +336,7 @@ class FastestSearch:
         bounds, asked = self._lower_bounds(c.rtt_ms), self.asked.setdefault(c.level, [])
         asked.append((c.wavelengths, c.rtt_ms, capital))
         if placed.wan is not None:  # what its gateways carry depends on the sites: others might pay
-            q.world.give_up(seconds=c.seconds)
+            q.world.unproven.seconds = min(q.world.unproven.seconds, c.seconds)
             return None
 
         def unpaid(waves: int) -> bool:

@@ -206,7 +206,8 @@ class ShapeProblem:
         return 0.0 if sites is None else sites.fabric_usd_per_mw * self.racks * sites.min_fabric_mw(self.traffic.rails)
 
     @property
-    def _sites_usd(self) -> float:
+    def sites_usd(self) -> float:
+        """USD that the budget leaves for the sites of a shape above its least fabrics."""
         return self.world.budget - self.min_fabrics_usd
 
     def point(self, rtt_ms: float) -> SitesExtent:
@@ -221,24 +222,18 @@ class ShapeProblem:
         found = self.world.sites.rtts_ms
         return found if self.world.problem.wan.round_trips > 0 else found[-1:]
 
-    @property
-    def known_unhoused(self) -> bool:
-        """Whether an earlier answer of the sites says that the budget pays none for a shape's racks."""
-        site_bounds, rtts = self.world.site_bounds, self.rtts_ms
-        return site_bounds is not None and bool(rtts) and site_bounds.bound(self.point(rtts[-1])) > self._sites_usd
-
     @cached_property
     def may_be_housed(self) -> bool:
         """Whether the budget may pay any sites for a shape's racks, one part as large as its largest."""
         site_bounds, rtts = self.world.site_bounds, self.rtts_ms
-        return site_bounds is None or (bool(rtts) and not site_bounds.exceeds(self.point(rtts[-1]), self._sites_usd))
+        return site_bounds is None or (bool(rtts) and not site_bounds.exceeds(self.point(rtts[-1]), self.sites_usd))
 
     @property
     def near_rtts_ms(self) -> list[float]:
         """List a shape's round trips in ms, from the shortest at which the budget may pay sites as known."""
         if self.world.site_bounds is None or not self.several:
             return self.rtts_ms
-        usd = self._sites_usd
+        usd = self.sites_usd
         return [r for r, least in zip(self.rtts_ms, self.site_bounds_by_rtt.tolist(), strict=True) if least <= usd]
 
     @property
@@ -278,19 +273,10 @@ class ShapeProblem:
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1
         return np.zeros(most) if sites is None or count != 2 else sites.fibre.least_usd()[:most]
 
-    @property
-    def paid_rtts_ms(self) -> list[float]:
-        """List round trips in ms at which the budget is known to pay a shape's sites; else all it may pay."""
-        site_bounds, at = self.world.site_bounds, self.point(0.0)
-        usd, known = self._sites_usd, {} if site_bounds is None else site_bounds.paid
-        trips = (p.rtt_ms for p, price in known.items() if price <= usd and replace(at, rtt_ms=p.rtt_ms).covers(p))
-        shortest = min(trips, default=None) if self.several else None
-        return self.payable_rtts_ms if shortest is None else [r for r in self.rtts_ms if r >= shortest]
-
     @cached_property
     def payable_rtts_ms(self) -> list[float]:
         """List a shape's round trips in ms from the shortest that the budget may pay, asking the sites."""
-        site_bounds, usd, near = self.world.site_bounds, self._sites_usd, self.near_rtts_ms
+        site_bounds, usd, near = self.world.site_bounds, self.sites_usd, self.near_rtts_ms
         if site_bounds is None or not self.several or not near or not site_bounds.exceeds(self.point(near[0]), usd):
             return near
         at = first(len(near), lambda i: not site_bounds.exceeds(self.point(near[i]), usd))
