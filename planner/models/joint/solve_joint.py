@@ -49,7 +49,7 @@ class Solving:
     cache: JointCache = field(default_factory=JointCache)
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
-    near: Column | None = None  # of a plan that the question leaves out, where no column to price first is known
+    near: Column | None = None  # of a plan that the question leaves out: least capital is first sought near to it
     floor: float = 0.0  # days or dollars that no plan is below, as a question with all of its plans says
 
     @property
