@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from joint_toys import PRECISION
@@ -102,6 +103,7 @@ def test_a_pool_without_memory_does_not_train():
 
 def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
     asked = problem("H100", 40, racks=4)
+    asked = replace(asked, pins=asked.pins | {"layout.data_parallel": 4, "layout.microbatch_sequences": 1})
     pool = batch_shares.PoolSearch(problem=asked)
     pool.rate(40)
     assert len(pool.points) > 3
