@@ -353,6 +353,7 @@ class _Questions:
         if together is not None:
             floor = together.bound or 0.0
             if together.proved and (together.value or 0.0) >= self.best * (1 - ROUNDING):
+                self.parts -= 1  # the time is for those that are asked
                 return together
         if not self.left:
             return None
