@@ -58,7 +58,7 @@ def within(
     """Check a power limit of the grid in a year; a soft rule has the excess that the plan states, a scenario none."""
     sites, soft = physics.plan.sites, rule.partition("[")[0] in physics.grid.rules.soft
     excess = sum(own.amount for own in sites.excess if own.rule == rule) if sites and soft and not year else 0.0
-    limit = right + excess if beyond and right is not None else right
+    limit = right + excess if excess and right is not None else right
     yield from at_most(rule + year, left, limit, left_is, right_is)
 
 
