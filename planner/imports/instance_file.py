@@ -64,7 +64,7 @@ def holds_plan(given: Path) -> bool:
 def instance_data(data: Any, where: str, folder: Path) -> dict[str, Any]:
     """Return the data of an instance, given or from a plan's data, with the model of a `config.json` in a folder read.
 
-    InputError: data of another kind, no object, or a configuration that is not readable.
+    Data of another kind, no object, or a configuration that is not readable: InputError.
     """
     if not isinstance(data, dict):
         is_ = "empty" if data is None else type(data).__name__

@@ -322,7 +322,7 @@ class SiteMode:
     def sizes(self, tiers: int) -> Ints:
         """Return the leaf domain sizes of a site mode's dragonflies (1 tier) or trees that pins and ports allow.
 
-        Of trees with all domains in a pod (2, or 3 tiers), with some (3), in zones (4).
+        Trees have all domains in a pod (2 tiers, or 3), some of them (3), or zones (4).
         """
         domains, m = self.domains(self.domain_sizes), self.mode
         if m.grouped or tiers == 1:
