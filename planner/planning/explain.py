@@ -493,7 +493,9 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
         raise KeyboardInterrupt
     bound = max(solving.floor, 0.0 if found.lower_bound is None else ready + found.lower_bound) or None
     proved = found.stopped == "proved"
-    if found.days is None or not in_time(best):
+    # The last plan of a search for the least cost of ownership that was cut short has the dollars of a shorter run.
+    of_shorter_run = not proved and asked.objective.minimize == "total_cost_of_ownership_usd"
+    if found.days is None or not in_time(best) or of_shorter_run:
         return _Answer(None, bound, None, None, proved)
     end = ready + found.days
     return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
