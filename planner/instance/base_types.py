@@ -254,15 +254,19 @@ def validated(
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
     errors, faults = list[tuple[Location, Any, Location, int]](), error.errors(include_url=False)
     kinds = [x["loc"][:-1] for x in faults if x["loc"][-1:] == ("kind",) and x["type"] == "literal_error"]
+    unlike = (x["loc"][:-1] for x in faults if x["type"] == "extra_forbidden")
+    strange = [*kinds, *(form for form in unlike if len(located(form, data, missing=False)) < len(form))]
     for fault in faults:
         # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name;
-        # of objects the one whose kind it gives. So a fault of another form counts where there is none of a lower rank.
+        # of objects the one whose kind it gives, or else whose keys. So a fault of another form counts where there is
+        # none of a lower rank, and that of its kind before others.
         path = located(fault["loc"], data, missing=fault["type"] == "missing")
         nested = isinstance(fault["input"], (dict, list, tuple))
         other = fault["type"] in (SINGLE_DUE if nested else ("tuple_type", "list_type"))
-        form = next((form for form in kinds if fault["loc"][: len(form)] == form), None)
+        form = next((form for form in strange if fault["loc"][: len(form)] == form), None)
         key = path if other or form is None else located(form, data, missing=False)
-        errors.append((path, fault, key, 2 if other else int(form is not None)))
+        rank = 3 if other else 0 if form is None else 1 if form in kinds and fault["loc"] == (*form, "kind") else 2
+        errors.append((path, fault, key, rank))
     for path, fault, key, rank in errors:
         if rank and any(less < rank and own[: len(key)] == key for own, _, _, less in errors):
             continue

@@ -66,12 +66,13 @@ class Named:
         """Return the entry of a part given by its name, a part completed by the entry that it is like, or any other."""
         like = given.get(LIKE) if self.kind == "accelerators" and isinstance(given, Mapping) else None
         name, known = given if like is None else like, catalogue(self.kind)
-        due = isinstance(name, str) or not isinstance(given, (Mapping, BaseModel))
-        if not due or name == self.other or info.context == IN_FULL:
+        in_full, is_object = info.context == IN_FULL, isinstance(given, (Mapping, BaseModel))
+        if (is_object and (in_full or not isinstance(name, str))) or (name is not None and name == self.other):
             return given
-        if not isinstance(name, str) or name not in known:
-            problem = f"must be an object or a name of the catalogue (is {shown(given)}); fix it there"
-            if isinstance(name, str):
+        if in_full or not isinstance(name, str) or name not in known:
+            due = "an object, as a plan has every part in full" if in_full else "an object or a name of the catalogue"
+            problem = f"must be {due} (is {shown(given)}); fix it there"
+            if isinstance(name, str) and not in_full:
                 problem = f"{name!r} is not in the catalogue; {hint(name, sorted(known))}"
             error = PydanticCustomError(UNKNOWN_NAME, "{problem}", {"problem": problem})
             location = () if like is None else (LIKE,)

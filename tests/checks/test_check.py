@@ -115,7 +115,9 @@ def test_a_plan_with_a_catalogue_name_is_refused(path: str, name: str) -> None:
     """A plan is self-contained: a name that an instance may have in place of a part is refused where it is read."""
     given = with_entries(PLAN.model_dump(mode="json"), {f"instance.{path}": name})
     at = f"plan.json: instance.{path.replace('.0', '[0]')}"
-    with pytest.raises(InputError, match=re.escape(f'{at}: must be an object (is "{name}"); fix it there')):
+    with pytest.raises(
+        InputError, match=re.escape(f'{at}: must be an object, as a plan has every part in full (is "{name}")')
+    ):
         plan_of(given, "plan.json")
 
 

@@ -234,7 +234,7 @@ def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: st
 def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
     named = json.dumps(with_entries(PLAN.model_dump(mode="json"), {"instance.hardware.rack": "e1"}))
     refused = refusal(export(tmp_path, "--site", "e1", "--format", "csv", data=named))
-    assert 'instance.hardware.rack: must be an object (is "e1"); fix it there' in refused
+    assert 'instance.hardware.rack: must be an object, as a plan has every part in full (is "e1")' in refused
 
 
 def test_a_bill_lists_cables_by_place_and_medium() -> None:

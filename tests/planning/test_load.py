@@ -98,18 +98,30 @@ LAW: dict[str, Any] = {"kind": "points", "parameters": [1e9, 2e9], "flop": [1e20
 
 @each(("law", "complaints"), [
     (LAW | {"flop": [1e20, 1e20]}, [": flop must have two different values or more (all are 1e+20)"]),
+    ({x: LAW[x] for x in LAW if x != "kind"} | {"flop": [1e20, 1e20]}, [": flop must have two different values"]),
+    (None, [": must be an object or a name of the catalogue (is null)"]),
     (LAW | {"tokens": [1e9]}, [".tokens: list should have at least 2 items, not 1"]),
     ({"kind": "loss", "e": 1.0, "a": -1, "b": 1.0, "alpha": 1.0}, [
         ".a: input should be greater than 0 (is -1)", ".beta: is missing; add it",
     ]),
 ])  # fmt: skip
-def test_a_key_of_several_kinds_is_read_as_the_kind_that_it_says(law: dict[str, Any], complaints: list[str]) -> None:
+def test_a_key_of_several_kinds_is_read_as_the_kind_that_it_says(
+    law: dict[str, Any] | None, complaints: list[str]
+) -> None:
     with pytest.raises(InputError) as refused:
         load_instance(with_entries(data("5gw-best-6-months"), {"workload.choose.law": law}))
     lines = [line for line in str(refused.value).splitlines() if "choose.law" in line]
     assert len(lines) == len(complaints)
     for line, complaint in zip(lines, complaints, strict=True):
         assert line.startswith(f"instance: workload.choose.law{complaint}")
+
+
+def test_a_named_entry_of_another_kind_is_told_so_and_nothing_else() -> None:
+    with pytest.raises(InputError) as refused:
+        load_instance(with_entries(data("5gw-best-6-months"), {"workload.choose.loss": "chinchilla-2"}))
+    assert str(refused.value) == (
+        "instance: workload.choose.loss: input should be 'loss' (is \"points\"); fix it there"
+    )
 
 
 @each(
