@@ -13,6 +13,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.physics.training.parallel_strategy import RackBlock
 
+Boxes = list[tuple[int, Switch]]
+
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
@@ -61,24 +63,10 @@ def whole(ranks: list[list[int]], d: int) -> float:
     return sum(len({x // d for x in racks}) == 1 for racks in ranks) / len(ranks)
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """What a fabric has: its switches' price and watts, and the links between them."""
-
-    usd: float
-    watts: float
-    links: int
-
-    @staticmethod
-    def of(boxes: list[tuple[int, Switch]], links: int) -> "Tree":
-        """Add up numbers of switches of some models."""
-        return Tree(sum(n * s.price_usd for n, s in boxes), sum(n * s.power_watts for n, s in boxes), links)
-
-
 def trees(
     s: Switch, spine: Switch, core: Switch, domains: int, d: int, rails: int, tiers: int
-) -> list[tuple[int, Tree]]:
-    """List the trees over leaf domains of d racks that all share a pod, with the uplinks of a leaf."""
+) -> list[tuple[int, Boxes, int]]:
+    """List the trees over leaf domains of d racks that all share a pod: a leaf's uplinks, the switches, all links."""
     # A domain has a leaf for each rail. A pod joins x rails of all domains; a leaf reaches u/b spines by b links
     # each. A spine of several pods has one uplink; a core takes as many of a pod's positions as it has ports for all
     # pods.
@@ -92,35 +80,17 @@ def trees(
                 leaves, spines = rails * domains, pods * (u // b)
                 cores = math.ceil((u // b) / (core.ports // pods)) if pods > 1 else 0
                 boxes = [(leaves, s), (spines, spine), (cores, core)]
-                found.append((u, Tree.of(boxes, leaves * u + (spines if pods > 1 else 0))))
+                found.append((u, boxes, leaves * u + (spines if pods > 1 else 0)))
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """USD and watts of links."""
-
-    end_usd: float
-    link_usd: float
-    end_watts: float
-    link_watts: float
-
-    @staticmethod
-    def of(n: Network) -> "Prices":
-        """Add up the cables and transceivers of both kinds of links."""
-        c, o = n.cables, n.optics
-        return Prices(
-            c.endpoint_usd + c.endpoint_transceivers * o.price_usd,
-            c.switch_usd + c.switch_transceivers * o.price_usd,
-            c.endpoint_transceivers * o.power_watts,
-            c.switch_transceivers * o.power_watts,
-        )
-
-    def fabric(self, ends: int, t: Tree, send: float, allreduce: float, lanes: int) -> Fabric:
-        """Price a fabric: a network for each lane of the NICs."""
-        usd = ends * self.end_usd + t.usd + t.links * self.link_usd
-        watts = ends * self.end_watts + t.watts + t.links * self.link_watts
-        return Fabric(lanes * usd, lanes * watts / 1e6, send, allreduce)
+def priced(n: Network, ends: int, boxes: Boxes, links: int, slowdowns: tuple[float, float], lanes: int) -> Fabric:
+    """Price a fabric of some switches, cables and transceivers: a network for each lane of the NICs."""
+    c, o = n.cables, n.optics
+    optics = ends * c.endpoint_transceivers + links * c.switch_transceivers
+    usd = ends * c.endpoint_usd + links * c.switch_usd + optics * o.price_usd + sum(k * s.price_usd for k, s in boxes)
+    watts = optics * o.power_watts + sum(k * s.power_watts for k, s in boxes)
+    return Fabric(lanes * usd, lanes * watts / 1e6, *slowdowns)
 
 
 def fabrics(
@@ -141,7 +111,7 @@ def fabrics(
     n = i.network
     gpu = i.hardware.accelerator
     assert n is not None and n.families == ("rail",) and not isinstance(gpu, str)
-    racks, phi, prices = block.racks * blocks + spare, n.transport.slowdown, Prices.of(n)
+    racks, phi = block.racks * blocks + spare, n.transport.slowdown
     rails = block.rails if rails is None else rails
     orders = [built_order(block.rack_stages, blocks, block.stage_racks, k + 1) for k in range(block.rack_stages)]
     found = set()
@@ -152,17 +122,17 @@ def fabrics(
             continue
         carried = s.port_gbps * split / (gpu.nic_bytes_per_second * 8e-9)  # NICs' worth of a link between switches
         if racks * rails <= s.ports:
-            found.add(prices.fabric(racks * rails, Tree.of([(1, s)], 0), phi, phi, split))
+            found.add(priced(n, racks * rails, [(1, s)], 0, (phi, phi), split))
         alike = [
             x for x in n.switches if (x.port_gbps, x.planes, x.link_factor) == (s.port_gbps, s.planes, s.link_factor)
         ]
         for d in range(block.stage_racks, min(racks, s.ports) + 1, block.stage_racks):
             counted = {crossings(order, d, wrap=wrap) for order in orders if whole(order, d) >= local}
             for spine, core in itertools.product(alike, repeat=2):
-                for u, t in trees(s, spine, core, -(-racks // d), d, rails, n.max_tiers):
+                for u, boxes, links in trees(s, spine, core, -(-racks // d), d, rails, n.max_tiers):
                     for flows, allreduces in counted:
                         slow = phi * max(1.0, flows / (u * carried)), phi * max(1.0, allreduces / (u * carried))
-                        found.add(prices.fabric(racks * rails, t, *slow, split))
+                        found.add(priced(n, racks * rails, boxes, links, slow, split))
     return unbeaten(found)
 
 
@@ -173,8 +143,3 @@ def unbeaten(found: set[Fabric]) -> list[Fabric]:
         if not any(k.mw <= f.mw and k.send <= f.send and k.allreduce <= f.allreduce for k in kept):
             kept.append(f)
     return kept
-
-
-def calm(found: list[Fabric], phi: float) -> list[Fabric]:
-    """Return the cheapest price and the least power of any fabric with a network that slows nothing."""
-    return [Fabric(found[0].usd, min(f.mw for f in found), phi, phi)] if found else []

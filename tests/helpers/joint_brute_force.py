@@ -14,9 +14,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from joint_brute_fabrics import calm, fabrics
+from joint_brute_fabrics import fabrics
 from joint_brute_sites import SiteCosts
-from joint_toys import includes_fabric, toy, with_pins
+from joint_toys import toy, with_pins
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
@@ -78,11 +78,6 @@ class Level:
 def layer_splits(layers: int, p: int, v: int) -> list[tuple[int, ...]]:
     """List every way to give layers to stages, one a chunk at least."""
     return [x for x in itertools.product(range(v, layers + 1), repeat=p) if sum(x) == layers]
-
-
-def _before(a: Plan, b: Plan) -> bool:
-    """Return whether a plan is faster than another, or as fast and cheaper."""
-    return a.seconds < b.seconds * (1 - SAME) or (a.seconds <= b.seconds * (1 + SAME) and a.usd < b.usd)
 
 
 class Times:
@@ -159,10 +154,10 @@ class Times:
 
 
 class Toy:
-    """Full enumeration of one instance; `free_network`: fabrics at their least price that slow nothing."""
+    """Full enumeration of one instance."""
 
-    def __init__(self, i: Instance, *, times: Times | None = None, free_network: bool = False) -> None:
-        self.i, self.free_network, self.lanes = i, free_network, 0  # lanes of NICs: any
+    def __init__(self, i: Instance, *, times: Times | None = None) -> None:
+        self.i, self.lanes = i, 0  # lanes of NICs: any
         self.times = times or Times(i)
         self.m, self.phi = self.times.m, self.times.phi
         self.pins = {k.removeprefix("layout."): v for k, v in i.pins.items()}
@@ -268,15 +263,12 @@ class Toy:
         for free, c, sizes, shards in sorted(self.work(), key=lambda x: x[0]):
             if math.isinf(free) or (found is not None and free > found.seconds * (1 + SAME)):
                 break
-            found = self._better(found, c, sizes, shards)
+            limit = math.inf if found is None else found.seconds * (1 + SAME)
+            for plan in self.plans(c, sizes, shards, limit):
+                faster = found is None or plan.seconds < found.seconds * (1 - SAME)
+                if faster or (plan.seconds <= found.seconds * (1 + SAME) and plan.usd < found.usd):
+                    found = plan
         return found
-
-    def _better(self, best: Plan | None, c: Column, sizes: tuple[int, ...], shards: int) -> Plan | None:
-        limit = math.inf if best is None else best.seconds * (1 + SAME)
-        for plan in self.plans(c, sizes, shards, limit):
-            if best is None or _before(plan, best):
-                best = plan
-        return best
 
     def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
         """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds."""
@@ -299,6 +291,20 @@ class Toy:
     def every(self) -> list[Plan]:
         """All plans, however long they take; of each fibre, round trip and slowdowns the cheapest."""
         return [plan for _, c, sizes, shards in self.work() for plan in self.plans(c, sizes, shards)]
+
+    @cached_property
+    def front(self) -> list[Plan]:
+        """The plans that none of the others beats in time and capital, the fastest first."""
+        kept: list[Plan] = []
+        for x in sorted(self.every, key=lambda x: (x.seconds, x.usd)):
+            if not kept or x.usd < kept[-1].usd * (1 - SAME):
+                kept.append(x)
+        return kept
+
+    def cheapest(self, seconds: float = math.inf) -> Plan | None:
+        """Return the cheapest plan that takes at most so many seconds a sequence, of equal ones the fastest."""
+        in_time = [x for x in self.front if x.seconds <= seconds * (1 + 1e-9)]
+        return min(in_time, key=lambda x: (round(x.usd, 2), x.seconds), default=None)
 
     def on_clock(self, _c: Column, _sizes: tuple[int, ...], seconds: float) -> float:
         """Return the seconds that pass for so many of steps: nothing fails here."""
@@ -330,13 +336,13 @@ class Toy:
         if self.sites is None and limit is not None:
             racks = h.racks or 0
             found = [f for f in found if cost.facility_mw(h, racks, f.mw) <= limit * (1 + 1e-9)]
-        return calm(found, self.phi) if self.free_network else found
+        return found
 
     def _levels(self, block: RackBlock, sizes: tuple[int, ...], wrap: bool) -> list[Level]:
         """List the slowdowns of every choice of fabrics, one for each site, the cheapest choices of each first."""
         if self.i.network is None:
             return [Level(self.phi, self.phi, ((0.0, (0.0,) * len(sizes)),))]
-        counts = self.sites is not None and not includes_fabric(self.i)
+        counts = self.sites is not None and not self.i.hardware.overhead_includes_fabric
         found: dict[tuple[float, float], dict[tuple[float, ...], float]] = defaultdict(dict)
         for chosen in itertools.product(*(self.fabrics(block, n, wrap) for n in sizes)):
             mw = tuple(f.mw * self.i.hardware.facility_overhead_factor if counts else 0.0 for f in chosen)
@@ -368,4 +374,4 @@ class Toy:
         return best
 
 
-__all__ = ["Plan", "Times", "Toy", "includes_fabric", "toy", "with_pins"]
+__all__ = ["Plan", "Times", "Toy", "toy", "with_pins"]

@@ -78,9 +78,9 @@ class SiteCosts:
 
     def _least(self, racks: tuple[int, ...], waves: int, extra_mw: tuple[float, ...]) -> float:
         modules = tuple(-(-n // self.i.hardware.racks_per_module) for n in racks)  # no rack is bought for nothing
-        if not self._allowed(modules):
+        if not self.allowed(modules):
             return math.inf
-        fed = (b.usd for b in self.constructions if self._powered(modules, extra_mw, b))
+        fed = (b.usd for b in self.constructions if self.powered(modules, extra_mw, b))
         return self._usd(racks, modules, waves, extra_mw) + next(fed, math.inf)
 
     @cached_property
@@ -115,7 +115,7 @@ class SiteCosts:
             )
         return total
 
-    def _allowed(self, modules: Sequence[int]) -> bool:
+    def allowed(self, modules: Sequence[int]) -> bool:
         """Judge the rules that read modules alone."""
         g, rules, h = self.grid, self.grid.rules, self.i.hardware
         used = [k for k, n in enumerate(modules) if n]
@@ -134,7 +134,7 @@ class SiteCosts:
             and max(by_side.values()) <= split.max_share * sum(modules) * (1 + 1e-12)
         )
 
-    def _powered(self, modules: Sequence[int], extra_mw: Sequence[float], built: Built) -> bool:
+    def powered(self, modules: Sequence[int], extra_mw: Sequence[float], built: Built) -> bool:
         """Judge the rules that read loads, and ask whether plants can feed them."""
         h, rules = self.i.hardware, self.grid.rules
         loads = [cost.facility_mw(h, n * h.racks_per_module) + x for n, x in zip(modules, extra_mw, strict=True)]
@@ -179,15 +179,6 @@ class SiteCosts:
         ]
         share = normal_share(g)
         flows: list[tuple[float, float | None]] = [(-share * mw, share * mw) for _, _, mw in lines]
-        areas = list(self.areas) if rules.generation and rules.headroom else []
-        most = np.zeros((len(areas), balance.shape[1]))
-        for r, b in enumerate(areas):
-            for n in g.nodes:
-                most[r, at[n.id]] = float(n.balancing_authority == b)
-        found = linprog(
-            np.zeros(balance.shape[1]), A_ub=most if areas else None,
-            b_ub=[self.areas[b].headroom_mw for b in areas] if areas else None, A_eq=balance, b_eq=right,
-            bounds=plants + flows, method="highs",
-        )  # fmt: skip
+        found = linprog(np.zeros(balance.shape[1]), A_eq=balance, b_eq=right, bounds=plants + flows, method="highs")
         assert found.status in (0, 2), found.message
         return bool(found.status == 0)

@@ -1,11 +1,10 @@
 """The least total cost of ownership of a toy by a deadline: every plan by plain loops, each priced over its own run."""
 
-import math
 from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any
 
-from joint_brute_force import Column, Level, Plan, Toy
+from joint_brute_force import Column, Level, Toy
 
 from planner.instance.instance import Instance
 from planner.physics.site import cost
@@ -31,10 +30,6 @@ def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any
 
 class RunToy(Toy):
     """Full enumeration of one instance by what its plans cost until they end."""
-
-    def cheapest(self, seconds: float = math.inf) -> Plan | None:
-        """Return the plan of the least cost that takes at most so many seconds a sequence."""
-        return min((x for x in self.every if x.seconds <= seconds * (1 + 1e-9)), key=lambda x: x.usd, default=None)
 
     def years(self, seconds: float) -> float:
         """Return the years of a run at so many seconds a sequence."""
@@ -69,6 +64,3 @@ class RunToy(Toy):
 def _ends(years: float, life: float | None) -> int:
     """Count the lives that end before a run does."""
     return 0 if life is None else sum(1 for _ in takewhile(lambda k: k * life < years * (1 - 1e-12), count(1)))
-
-
-__all__ = ["RunToy", "run_toy"]

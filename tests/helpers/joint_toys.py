@@ -35,10 +35,6 @@ def switches(r: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def includes_fabric(i: Instance) -> bool:
-    return i.hardware.overhead_includes_fabric
-
-
 def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> Instance:
     """Return a random instance that can be enumerated: one cluster, or a small grid with so many nodes."""
     # `forced`: TP fills racks, and there are several replicas of several stages, so that the network, the split and
@@ -288,27 +284,3 @@ def _nodes(r: random.Random, count: int, racks: int) -> dict[str, Any]:
         },
         "prices": SITE_PRICES | {"site_usd": r.choice([20, 150])},
     }  # fmt: skip
-
-
-def free_fibre(i: Instance) -> Instance:
-    """Return an instance whose sites are joined by fibre that costs and takes nothing."""
-    if i.wan is None:
-        return i
-    changes = {"fibre_usd_per_route_km": 0.0, "wavelength_usd": 0.0, "wavelength_gbps": 1e15, "round_trips": 0.0}
-    return i.replaced(wan=i.wan.replaced(**changes))
-
-
-def merged(i: Instance) -> Instance:
-    """Return an instance whose nodes are one: all plants, headroom and interconnect at a single site."""
-    if i.grid is None:
-        return i
-    g = i.grid
-    areas, nodes = g.balancing_authorities, g.nodes
-    figures = {"headroom_mw": sum(b.headroom_mw for b in areas)}
-    figures["energy_usd_per_mwh"] = min(b.energy_usd_per_mwh for b in areas)
-    area = areas[0].replaced(**figures)
-    plants = {"balancing_authority": area.id, "generation_mw": sum(n.generation_mw for n in nodes), "site": True}
-    off = {name: getattr(g.rules, name).replaced(enabled=False) for name in ("fault_split", "interconnect")}
-    rules = g.rules.replaced(**off | {"max_sites": 1, "max_rtt_ms": None})
-    node, none = nodes[0].replaced(**plants), {"lines": (), "new_lines": ()}
-    return i.replaced(grid=g.replaced(balancing_authorities=(area,), nodes=(node,), rules=rules, **none))

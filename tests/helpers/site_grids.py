@@ -3,20 +3,16 @@
 import itertools
 import math
 import random
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import networkx as nx
 from best_splits import asking, split
+from joint_brute_sites import SiteCosts
 from joint_toys import PRECISION
 
-from planner.instance.grid import Grid
 from planner.instance.instance import Instance
-from planner.instance.network import Wan
 from planner.models import Options, SitesRequest
-from planner.physics.site import cost, wan
-from planner.physics.site.grid import usable_interconnect_mw
+from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers.outcome import Stop
 
@@ -140,103 +136,24 @@ def best(instance: Instance, request: SitesRequest) -> tuple[int, float] | None:
 
 def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[dict[str, int], float]]:
     """Yield racks by site and yearly cost of every split that keeps the rules."""
-    assert instance.grid is not None
-    g, h = instance.grid, instance.hardware
+    costs, h, limits = SiteCosts(i=instance), instance.hardware, instance.limits
+    g, rules = costs.grid, costs.grid.rules
     most = math.floor(sum(n.generation_mw for n in g.nodes) / cost.facility_mw(h, h.racks_per_module))
-    candidates = [n.id for n in g.nodes if n.site]
-    for modules in itertools.product(range(most + 1), repeat=len(candidates)):
-        racks = {s: m * h.racks_per_module for s, m in zip(candidates, modules, strict=True) if m}
+    for modules in itertools.product(range(most + 1), repeat=len(costs.nodes)):
+        racks = {n.id: m * h.racks_per_module for n, m in zip(costs.nodes, modules, strict=True) if m}
         total = sum(racks.values())
-        if not racks or instance.pins.get("sites.racks", total) != total or not _placed(instance, racks):
+        if not racks or instance.pins.get("sites.racks", total) != total or not costs.allowed(modules):
             continue
-        for built in itertools.product(*(range(k.max_circuits + 1) for k in g.new_lines)):
-            circuits = {k.id: n for k, n in zip(g.new_lines, built, strict=True)}
-            priced = _priced(instance, request, racks, circuits)
-            if (
-                priced is not None
-                and _wired(instance, racks, circuits)
-                and _fed(g, {s: cost.facility_mw(h, r) for s, r in racks.items()}, circuits)
-            ):
-                yield racks, priced
-
-
-def _placed(instance: Instance, racks: dict[str, int]) -> bool:
-    """Judge the rules that read racks by site alone."""
-    assert instance.grid is not None
-    g, h, rules = instance.grid, instance.hardware, instance.grid.rules
-    nodes = {n.id: n for n in g.nodes}
-    areas = {b.id: b for b in g.balancing_authorities}
-    by_area, by_sync = Counter[str](), Counter[str]()
-    for s, r in racks.items():
-        by_area[nodes[s].balancing_authority] += r
-        by_sync[areas[nodes[s].balancing_authority].interconnection] += r
-        land = nodes[s].area_m2
-        if land is not None and (cost.cooling_m2(h, r) or 0) > land:
-            return False
-        if r < rules.min_site_modules * h.racks_per_module:
-            return False
-    if rules.headroom and any(cost.facility_mw(h, r) > areas[b].headroom_mw for b, r in by_area.items()):
-        return False
-    split, total = rules.fault_split, sum(racks.values())
-    if split.enabled and (
-        len(by_sync) < split.min_interconnections or max(by_sync.values()) > split.max_share * total + 1e-9
-    ):
-        return False
-    limit = instance.limits.facility_power_mw
-    return len(racks) <= (rules.max_sites or 99) and (limit is None or cost.facility_mw(h, total) <= limit)
-
-
-def _wired(instance: Instance, racks: dict[str, int], circuits: dict[str, int]) -> bool:
-    assert instance.grid is not None
-    g, rule = instance.grid, instance.grid.rules.interconnect
-    nodes = {n.id: n for n in g.nodes}
-    loads = {s: cost.facility_mw(instance.hardware, r) for s, r in racks.items()}
-    return not rule.enabled or all(
-        rule.share * mw <= (usable_interconnect_mw(g, nodes[s], circuits) or 0.0) for s, mw in loads.items()
-    )
-
-
-def _fed(g: Grid, loads: dict[str, float], circuits: dict[str, int]) -> bool:
-    """Tell by a maximum flow whether plants can feed the sites; every figure is a whole MW."""
-    graph = nx.DiGraph()
-    for n in g.nodes:
-        graph.add_edge("plants", ("node", n.id), capacity=round(n.generation_mw))
-        graph.add_edge(("node", n.id), "load", capacity=round(loads.get(n.id, 0)))
-    lines = [(x.id, x.a, x.b, round(x.rating_mw * x.circuits)) for x in g.lines]
-    lines += [(x.id, x.a, x.b, round(x.rating_mw * circuits.get(x.id, 0))) for x in g.new_lines]
-    for key, a, b, mw in lines if g.rules.grid_model == "transport" else ():
-        for x, y in ((a, b), (b, a)):
-            graph.add_edge(("node", x), (key, x), capacity=mw)
-            graph.add_edge((key, x), ("node", y))
-    if g.rules.grid_model == "none":
-        # One bus for each authority: its plants feed any of its sites.
-        for m, n in itertools.permutations(g.nodes, 2):
-            if m.balancing_authority == n.balancing_authority:
-                graph.add_edge(("node", m.id), ("node", n.id))
-    return bool(nx.maximum_flow_value(graph, "plants", "load") >= sum(loads.values()) - 1e-9)
-
-
-def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], circuits: dict[str, int]) -> float | None:
-    """Price a split per year; None where sites are too far apart or the budget does not suffice."""
-    assert instance.grid is not None
-    g, h, w = instance.grid, instance.hardware, instance.wan or Wan()
-    nodes = {n.id: n for n in g.nodes}
-    usd_per_mwh = {b.id: b.energy_usd_per_mwh for b in g.balancing_authorities}
-    built = sum(k.capex_usd * circuits.get(k.id, 0) for k in g.new_lines)
-    energy = 0.0
-    for s, r in racks.items():
-        built += cost.site_capex_usd(g, it_mw=cost.it_mw(h, r), facility_mw=cost.facility_mw(h, r))
-        energy += cost.energy_usd_per_year(cost.facility_mw(h, r), usd_per_mwh[nodes[s].balancing_authority])
-    for a, b in itertools.combinations(sorted(racks), 2):
-        km = (
-            wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[b].latitude, nodes[b].longitude)
-            * w.route_factor
-        )
-        limit = g.rules.max_rtt_ms
-        if limit is not None and wan.rtt_ms(w, km) > limit:
-            return None
-    capital = sum(racks.values()) * (h.rack.price_usd + request.fabric_usd_per_rack) + built
-    budget = instance.limits.budget_usd
-    if budget is not None and capital + instance.limits.budgeted_years * energy > budget:
-        return None
-    return energy + built * cost.annuity(g.prices.discount_rate, g.prices.site_life_years)
+        if costs.rtt_ms(modules) > (rules.max_rtt_ms or math.inf):
+            continue
+        sites_usd = energy = 0.0
+        for n in (n for n in costs.nodes if n.id in racks):
+            mw = cost.facility_mw(h, racks[n.id])
+            sites_usd += cost.site_capex_usd(g, it_mw=cost.it_mw(h, racks[n.id]), facility_mw=mw)
+            energy += cost.energy_usd_per_year(mw, costs.areas[n.balancing_authority].energy_usd_per_mwh)
+        for built in costs.constructions:
+            usd = sites_usd + built.usd
+            capital = total * (h.rack.price_usd + request.fabric_usd_per_rack) + usd
+            paid = capital + limits.budgeted_years * energy <= (limits.budget_usd or math.inf)
+            if paid and costs.powered(modules, [0.0] * len(modules), built):
+                yield racks, energy + usd * cost.annuity(g.prices.discount_rate, g.prices.site_life_years)
