@@ -140,6 +140,11 @@ def deeper(seed: int) -> Instance:
     return Instance.model_validate(given)
 
 
+def name_of(seed: int, how: dict[str, Any]) -> str:
+    """Return the name of a test's case of a toy."""
+    return "-".join([f"{seed}", *how])
+
+
 def with_pins(i: Instance, **pins: Any) -> Instance:
     return i.replaced(pins={**i.pins, **pins})
 

@@ -238,6 +238,7 @@ BY_FIBRE = [4_800, 9_900, 10_000, 10_100, 10_200]
 def test_what_a_refusal_says_of_other_wavelengths(gateway: bool | None, designed: bool, found: list[int]) -> None:
     """Refused $10,000 at two wavelengths and 5 ms, which is 500 km: nothing of fewer with gateways."""
     assert refused(bounds(gateway=gateway, designed=designed), 2, 5.0) == found
+    assert refused(bounds(gateway=gateway, sites=1), 0, 0.0) == [10_000]  # at one site it is of the one plan there is
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -273,11 +274,6 @@ def test_what_a_class_learns_of_its_sites_never_falls() -> None:
         search.floor_tables[5.0] = (0, 0.0, 0.0), np.zeros(5)
         assert search.refuses(NetworkCandidate(1.0, 0.0, SlowdownLevel(1.0, 1.0, usd), 3, 5.0))
         assert search.lower_bounds == {(1, 5.0): pytest.approx(left, abs=1)} and not search.floor_tables
-
-
-def test_one_site_has_one_bound() -> None:
-    """Without fibre a refusal is of the one plan that there is."""
-    assert refused(bounds(gateway=True, sites=1), 0, 0.0) == [10_000]
 
 
 @each(("known", "round_trips", "sites", "tried"), [
@@ -320,6 +316,13 @@ def test_blocks_that_a_capital_pays(usd: float, blocks: int) -> None:
 def test_racks_alone_are_counted() -> None:
     assert RACKS_ALONE.usd_over((3, 2), 8) == 5
     assert RACKS_ALONE.max_blocks(7.0, 3, 8) == 2
+
+
+def test_fibre_that_joins_three_sites_and_no_two() -> None:
+    """Protected routes, or their fibre pairs, may be there for three sites and for no two: no floor is infinite."""
+    floor = replace(FLOOR, joined_usd=(0.0, 0.0, math.inf, 21.0))
+    assert floor.usd(3, 1) == 100 + 150 + 21 + 2 * 30 + 3
+    assert floor.max_blocks(271.0 + 3 * 16, 1, 1) == 3
 
 
 @each("fewest", range(1, 9))

@@ -1,6 +1,5 @@
 """The joint optimum of toys equals full enumeration, with designed fibre too; pins, means, order; endless work."""
 
-import json
 import math
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from each_case import each
 from joint_brute_force import Plan, Toy, toy
 from joint_changes import HARMS, HELPS, SAME, other_values, own_choices
 from joint_solved import require_optimum, solved
-from joint_toys import KINDS, case, kind_of, with_pins
+from joint_toys import KINDS, case, kind_of, name_of, with_pins
 from tiers import more
 from wan_graphs import random_case
 
@@ -30,10 +29,12 @@ from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.shapes.chosen_sites import sites_section
 from planner.models.joint.shapes.site_question import Circuit, Joined, SitePart
 from planner.models.joint.site_choice import Sites
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
 from planner.models.joint.strategy_space import problem_of
 from planner.models.joint.strategy_tables import rounds_up_to
 from planner.physics.site import cost, wan
+from planner.physics.training.parallel_strategy import layout_values
+from planner.planning.load import load_instance
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import FIRST_PLAN_SECONDS, Deadline, OutOfTimeError
 
@@ -49,8 +50,7 @@ OTHERS: list[tuple[int, dict[str, Any]]] = [
     *((seed, {"sites": 2, "forced": True}) for seed in (5, 12, 16, 21, 36, 48, 59)),
     *((seed, {"sites": 2}) for seed in (5, 11)),
 ]
-NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
-TOYS = [*(pytest.param(*case, id=name) for case, name in zip(CASES, NAMES, strict=True)), *more(*OTHERS)]
+TOYS = [*(pytest.param(*case, id=name_of(*case)) for case in CASES), *more(*OTHERS)]
 
 
 @pytest.mark.parametrize(("seed", "how"), TOYS)
@@ -60,40 +60,29 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
     assert (found.fabric_free_bound or math.inf) <= (found.lower_bound or math.inf) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", [0, 2, 6, 14])
-def test_racks_that_are_not_filled_on_purpose(seed: int) -> None:
-    alone = {"layout.tensor_parallel": 1, "layout.context_parallel": 1}
-    full = solved(toy(seed).replaced(pins=alone))
-    few = toy(seed).replaced(pins={**alone, "layout.replicas_per_rack": 1})
-    best, found = Toy(few).best(), solved(few)
-    assert (best is None) == (found.plan is None)
-    if best is not None and found.plan is not None and full.plan is not None:
-        assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
-        assert found.plan.seconds >= full.plan.seconds * (1 - 1e-12)
-        assert found.plan.column.strategy.block(found.plan.column.p).replicas_per_rack == 1
+ALONE = {"layout.tensor_parallel": 1, "layout.context_parallel": 1, "layout.replicas_per_rack": 1}
+WHOLE = {"layout.recompute": "full", "layout.context_parallel": 1}
+PINNED = [*((seed, ALONE) for seed in (0, 2, 6, 14)), *((seed, WHOLE) for seed in (0, 3, 9))]
 
 
-@pytest.mark.parametrize("seed", [0, 3, 9])
-def test_full_recompute_as_pinned(seed: int) -> None:
-    """A pin to full recompute asks for a recomputed layer or more: the best of such plans is found, memory or not."""
-    i = toy(seed).replaced(pins={**toy(seed).pins, "layout.recompute": "full", "layout.context_parallel": 1})
-    found = require_optimum(i, Toy(i).best()).plan
-    assert found is not None and any(found.split.recomputed)
+@pytest.mark.parametrize(("seed", "pins"), PINNED)
+def test_pins_equal_full_enumeration(seed: int, pins: dict[str, Any]) -> None:
+    """Racks are not filled where a pin says so; one to full recompute asks for a recomputed layer, memory or not."""
+    i = with_pins(toy(seed), **pins)
+    plan = require_optimum(i, Toy(i).best()).plan
+    own = {} if plan is None else layout_values(strategy_of(plan))
+    assert all(own.get(path.removeprefix("layout."), value) == value for path, value in pins.items())
 
 
 @pytest.mark.parametrize("seed", [6, *more(8, 14)])
 def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
     """Below the fastest fabric's draw the best of the others is found, and none where racks leave no power."""
-    free = solved(toy(seed))
-    (fastest,), h = free.plan.templates.values(), toy(seed).hardware
+    (fastest,), h = solved(toy(seed)).plan.templates.values(), toy(seed).hardware
     spared = []
     for fabric_mw in (fastest.mw, fastest.mw * 0.999, 0.0):
         i = toy(seed).replaced(limits__facility_power_mw=cost.facility_mw(h, h.racks or 0, fabric_mw))
-        best, found = Toy(i).best(), solved(i)
+        found = require_optimum(i, Toy(i).best())
         spared.append(None if found.plan is None else found.plan.templates["cluster"].mw <= fabric_mw * (1 + 1e-9))
-        assert (best is None) == (found.plan is None)
-        if best is not None and found.plan is not None:
-            assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
     assert spared == [True, True, None]
 
 
@@ -195,11 +184,6 @@ def free(seed: int) -> JointSolution:
     return solved(case(seed))
 
 
-def days(i: Instance) -> float:
-    """Return the days of the optimum; infinite where there is no plan."""
-    return solved(i).days or math.inf
-
-
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
     found, pins = free(seed), own_choices(free(seed))
@@ -222,7 +206,7 @@ def test_pins_never_improve(seed: int) -> None:
             continue
         for other in other_values(name, value):
             try:
-                pinned = days(with_pins(case(seed), **{name: other}))
+                pinned = solved(with_pins(case(seed), **{name: other})).days or math.inf
             except InputError as refused:
                 assert str(refused).startswith(f"pins[{name!r}]: ")
                 continue
@@ -231,32 +215,20 @@ def test_pins_never_improve(seed: int) -> None:
     assert tried > 0
 
 
-@pytest.mark.parametrize("change", [x for x in HELPS if x != "racks"])
+CHANGES = [*((-1, k) for k in HELPS if k != "racks"), *((1, k) for k in HARMS), *((0, k) for k in SAME)]
+
+
+@pytest.mark.parametrize(("way", "change"), CHANGES)
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
-def test_means_never_worsen(seed: int, change: str) -> None:
-    assert days(HELPS[change](case(seed))) <= (free(seed).days or math.inf) * (1 + TIE)
-
-
-@pytest.mark.parametrize("change", HARMS)
-@pytest.mark.parametrize("seed", ONE_OF_EACH)
-def test_dearer_parts_never_improve(seed: int, change: str) -> None:
-    assert days(HARMS[change](case(seed))) >= (free(seed).days or 0.0) * (1 - TIE)
-
-
-@pytest.mark.parametrize("change", SAME)
-@pytest.mark.parametrize("seed", ONE_OF_EACH)
-def test_order_and_names_change_nothing(seed: int, change: str) -> None:
-    _same(free(seed), solved(SAME[change](case(seed))))
-
-
-@pytest.mark.parametrize("seed", ONE_OF_EACH)
-def test_the_seed_of_the_solvers_changes_nothing(seed: int) -> None:
-    _same(free(seed), solved(case(seed), seed=7))
-
-
-def _same(a: JointSolution, b: JointSolution) -> None:
-    assert b.days == pytest.approx(a.days, rel=TIE)
-    assert b.plan.capital_usd == pytest.approx(a.plan.capital_usd, rel=TIE)
+def test_a_change_moves_the_days_one_way(seed: int, way: int, change: str) -> None:
+    """More means never take longer, dearer parts never less, and order, names and the solvers' seed change nothing."""
+    before, changes = free(seed), (SAME, HARMS, HELPS)[way]
+    after = solved(changes[change](case(seed)), seed=0 if way else 7)
+    if way:
+        assert way * (after.days or math.inf) >= way * (before.days or math.inf) * (1 - way * TIE)
+    else:
+        assert after.days == pytest.approx(before.days, rel=TIE)
+        assert after.plan.capital_usd == pytest.approx(before.plan.capital_usd, rel=TIE)
 
 
 PARTS = (SitePart(1, 2, ((0.0, 0.0),)), SitePart(1, 1, ((0.0, 0.0),)))
@@ -349,21 +321,6 @@ def test_wavelengths_of_a_longer_route(form: str) -> None:
     assert fibre._waves(0.0, 1e9).tolist() == fibre._waves(0.01, 0.0).tolist() == [times * n for n in range(len(found))]
 
 
-ROOT = Path(__file__).parents[3]
-
-
-def shipped(name: str, **changes: Any) -> dict[str, Any]:
-    """Return an instance that ships with some parts changed: limits__max_batch_tokens=1e12."""
-    data = json.loads((ROOT / "instances" / f"{name}.json").read_text())
-    for path, value in changes.items():
-        *parents, last = path.split("__")
-        holder = data
-        for key in parents:
-            holder = holder[key]
-        holder[last] = value
-    return data
-
-
 def test_rounds_without_end_are_not_listed() -> None:
     """A batch of a billion sequences ends at the deadline, or where the numbers would no longer fit."""
     problem = problem_of(joint_toys.toy(7))
@@ -397,32 +354,26 @@ def test_a_simulated_transport_reads_the_deadline(monkeypatch: pytest.MonkeyPatc
 @each("count", [0, 2_001])
 def test_places_are_bounded_before_pairs_are_made(count: int) -> None:
     """No place for a site, or more than every two of which can be compared, is told before any work."""
-    data = shipped("two-sites-405b")
-    node = data["grid"]["nodes"][0]
-    data["grid"]["nodes"] = [{**node, "id": f"n{i}", "site": bool(count)} for i in range(count or 2)]
-    data["grid"] |= {"lines": [], "new_lines": []}
-    data.pop("wan", None)
+    i = load_instance("two-sites-405b")
+    nodes = tuple(i.grid.nodes[0].replaced(id=f"n{k}", site=bool(count)) for k in range(count or 2))
+    bare = i.replaced(grid__nodes=nodes, grid__lines=(), grid__new_lines=(), wan=None)
     with pytest.raises(InputError, match=r"grid\.nodes: (no node may hold a site|every two places .* \(are 2,001\))"):
-        planner.solve(data)
+        planner.solve(bare)
+
+
+PORTS = {"name": "s", "ports": 4096, "port_gbps": 400, "price_usd": 1, "power_watts": 1}
+LARGEST = [
+    ("one-rack", "limits.max_batch_tokens", 8e12), ("one-rack", "workload.sequence_length", 1),
+    ("cluster-1k", "network.switches", [PORTS]),
+]  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "data",
-    [
-        shipped("one-rack", limits__max_batch_tokens=8e12),
-        shipped("one-rack", workload__sequence_length=1),
-        shipped(
-            "cluster-1k",
-            network__switches=[{"name": "s", "ports": 4096, "port_gbps": 400, "price_usd": 1, "power_watts": 1}],
-        ),
-    ],
-    ids=["batch", "sequence", "ports"],
-)
-def test_the_limit_holds_on_the_largest_counts(data: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "path", "value"), LARGEST)
+def test_the_limit_holds_on_the_largest_counts(name: str, path: str, value: Any) -> None:
     """The most that a file may ask for ends within two seconds of the time for a first plan, with one or with none."""
     before = time.process_time()
-    plan = planner.solve(data, time_limit=1)
+    plan = planner.solve(planner.changed(name, {path: value}), time_limit=1)
     assert time.process_time() - before < FIRST_PLAN_SECONDS + 2
     ends = time.process_time() + 5
     assert check(plan, stop=lambda: time.process_time() > ends) == []

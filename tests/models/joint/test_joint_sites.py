@@ -223,22 +223,21 @@ def test_a_dc_question_is_asked_of_the_transport_model() -> None:
     assert said & {"confirmed by CP-SAT", "confirmed by a dual bound"}
 
 
-def cut_short(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """End every solve of the sites at a limit, with the solution that it has."""
-    run = sites.run
-
-    def limited(m: Any, **options: Any) -> Outcome[Values]:
-        return replace(run(m, **options), stop=Stop.LIMIT)
-
-    monkeypatch.setattr(sites, "run", limited)
-
-
-def test_sites_that_are_not_proven_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_cut_short_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites that are not proven the cheapest are no answer, and a limit before any solution refuses no money."""
     sites = Sites(instance=case(node("E0"), node("E1")))
     assert sites.cheapest(bare(1), None) is not None
-    cut_short(sites, monkeypatch)
+    run, lost = sites.run, dict[str, Any]()
+
+    def limited(m: Any, **options: Any) -> Outcome[Values]:
+        return replace(run(m, **options), stop=Stop.LIMIT, **lost)
+
+    monkeypatch.setattr(sites, "run", limited)
     with pytest.raises(UnansweredError, match="without a proven answer"):
         sites.cheapest(bare(2), None)
+    lost |= {"solution": None, "infeasible": False}
+    with pytest.raises(UnansweredError, match="without an answer"):
+        SiteBounds(sites=sites).exceeds(SitesExtent(1, 1, 1, 0.0), RACK_USD)
 
 
 def test_sites_that_pay_a_point_pay_all_that_they_hold() -> None:
@@ -251,18 +250,6 @@ def test_sites_that_pay_a_point_pay_all_that_they_hold() -> None:
     assert bounds.exceeds(one, 1.9 * RACK_USD)
     assert bounds.exceeds(two, 1.9 * RACK_USD)
     assert bounds.sites.solved == 2
-
-
-def test_an_answer_cut_short_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    sites = Sites(instance=case(node("E0")))
-    run = sites.run
-
-    def nothing(m: Any, **options: Any) -> Outcome[Values]:
-        return replace(run(m, **options), stop=Stop.LIMIT, solution=None, infeasible=False)
-
-    monkeypatch.setattr(sites, "run", nothing)
-    with pytest.raises(UnansweredError, match="without an answer"):
-        SiteBounds(sites=sites).exceeds(SitesExtent(1, 1, 1, 0.0), RACK_USD)
 
 
 def test_fabrics_whose_power_is_no_load_add_their_price_to_capital_and_bound() -> None:
@@ -323,13 +310,6 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
             assert SiteBounds(sites=sites).exceeds(at, min(usd, 1e12) * (1 + 1e-6)) == math.isinf(usd)
     assert answers(i, rtt) == pytest.approx(whole, rel=1e-9)
     assert any(math.isfinite(x) for x in whole)
-
-
-def test_fibre_of_a_length_is_priced_once() -> None:
-    sites = Sites(instance=scattered(1))
-    found = sites.all_fibre_usd(3, 500.0)
-    assert sites.all_fibre_usd(3, 500.0) is found
-    assert np.isinf(sites.all_fibre_usd(3, math.inf)).all() and np.isfinite(found).all()
 
 
 def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,20 +4,18 @@ import math
 from typing import Any
 
 import pytest
-from each_case import each
 from joint_brute_force import toy
 from joint_cost_brute_force import cost_toy
 from joint_solved import cheapest, solved
+from joint_toys import name_of
 from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models.joint.joint_world import JointCache, JointSolution, World
 from planner.models.joint.search import branch_and_bound, least_capital
-from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import (
     Solving,
-    _below,
     fastest_of,
     fewest_racks,
     least_run_cost,
@@ -25,7 +23,6 @@ from planner.models.joint.solve_joint import (
     racks_of,
     solve_joint_cost,
 )
-from planner.models.joint.strategy_tables import pipelines_of, table_of
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of
@@ -40,14 +37,10 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {"sites": 2}) for seed in (2, 5)),
 ]
 MORE = [*((seed, {"sites": 2, "forced": True}) for seed in (21, 41, 48, 59)), (7, {"sites": 3, "forced": True})]
-NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
 # Of either tier each other case is; without a budget, which ends no search then, each fifth but the last.
 BOTH = [
-    *(pytest.param(*case, True, id=f"budget-{name}") for case, name in zip(CASES[::2], NAMES[::2], strict=True)),
-    *(
-        pytest.param(*case, False, id=f"no budget-{name}")
-        for case, name in zip(CASES[:-1:5], NAMES[:-1:5], strict=True)
-    ),
+    *(pytest.param(*case, True, id=f"budget-{name_of(*case)}") for case in CASES[::2]),
+    *(pytest.param(*case, False, id=f"no budget-{name_of(*case)}") for case in CASES[:-1:5]),
     *more(*((*case, False) for k, case in enumerate(CASES) if k % 5 or case is CASES[-1])),
     *more(*((*case, True) for case in (*CASES[1::2], *MORE))),
 ]
@@ -116,20 +109,6 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     assert found is not None and least is not None and least.usd <= found.capital_usd + 0.01 < fastest.capital_usd
     assert found.seconds <= limit * (1 + 1e-9)
     assert w.sites is None or w.sites.instance.limits.budget_usd == i.limits.budget_usd
-
-
-def test_tables_made_for_less_money_are_made_anew_for_more() -> None:
-    """Plans that are sought for less money meanwhile must not take racks from those of the search itself."""
-    i = toy(3, sites=2, forced=True)
-    fresh, w = world(i), world(i)
-    assert w.sites is not None
-    less = w.with_budget((i.limits.budget_usd or 0.0) / 3)
-    w.sites.pay(less.problem.instance)
-    poor = {s: table_of(less, s).rows.d.sum() + pipelines_of(less, s)[1].d.sum() for s in w.strategies()}
-    w.sites.pay(i)
-    rich = {s: table_of(w, s).rows.d.sum() + pipelines_of(w, s)[1].d.sum() for s in w.strategies()}
-    own = [table_of(fresh, s).rows.d.sum() + pipelines_of(fresh, s)[1].d.sum() for s in fresh.strategies()]
-    assert list(rich.values()) == own and sum(poor.values()) < sum(own)
 
 
 def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,29 +266,11 @@ def test_the_fewest_racks_are_those_of_trying_every_number(seed: int) -> None:
             assert found.days == pytest.approx(days[wanted])
 
 
-def test_no_racks_are_enough() -> None:
-    found = fewest_racks(asked(6), 1e-9)
-    assert (found.status, found.racks, found.plan) == ("infeasible", None, None)
-
-
 def test_a_wide_bracket_is_honest() -> None:
+    """It holds the exact number of racks; of a moment no racks are enough."""
     i = asked(6)
     days = days_of(i, fastest_of(problem_on(i, 5)).seconds)
-    exact, wide = fewest_racks(i, days), fewest_racks(i, days, tolerance=0.5)
+    exact, wide, never = fewest_racks(i, days), fewest_racks(i, days, tolerance=0.5), fewest_racks(i, 1e-9)
     assert exact.racks is not None and wide.racks is not None
     assert wide.too_few < exact.racks <= wide.racks <= (wide.too_few + 1) * 1.5
-
-
-@each(
-    ("bound", "too_few"), [(0.0, 0), (0.4, 0), (1.0, 0), (1.2, 1), (4.0, 3), (4.0 + 1e-9, 3), (4.0 - 1e-9, 3), (4.3, 4)]
-)
-def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:
-    assert _below(bound) == too_few
-
-
-def test_fibre_that_joins_three_sites_and_no_two() -> None:
-    """Protected routes, or their fibre pairs, may be there for three sites and for no two: no floor is infinite."""
-    each = {"fixed_usd": 0.0, "site_usd": 10.0, "module_racks": 1, "module_usd": 100.0, "rail_usd": 0.0}
-    floor = MinPrices(**each, min_sites=2, joined_usd=(0.0, 0.0, math.inf, 5.0))
-    assert floor.usd(3, 1) == 335.0
-    assert floor.max_blocks(400.0, 1, 1) == 3
+    assert (never.status, never.racks, never.plan) == ("infeasible", None, None)

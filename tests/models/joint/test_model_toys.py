@@ -12,7 +12,7 @@ import pytest
 from each_case import each
 from joint_brute_failures import best_of as best_failing
 from joint_brute_failures import every_plan, failing, failing_links, one_way
-from joint_brute_force import LayerShape, Plan, Times, Toy
+from joint_brute_force import LayerShape, Plan, Toy
 from joint_proof import columns_below, require_proven_optimum
 from joint_solved import cheapest, require_optimum, solved
 from joint_strategies import strategies
@@ -63,31 +63,36 @@ def of_modules(modules: tuple[str, ...], hbm: float, **pins: Any) -> Instance:
     return with_experts(hbm, 2 + dense, dense, {"recompute_modules": list(modules)}, **pins)
 
 
-class ModuleTimes(Times):
-    """Times of the splits of a layer that keeps all, or of whose layers none is recomputed whole."""
+class VariedToy(Toy):
+    """Every plan of a toy whose layers may be cut in several ways, each of which some splits of layers alone may have.
 
-    def _splits(self, shape: LayerShape, *rest: Any) -> Any:
-        layers, recompute = super()._splits(shape, *rest)
-        fine = np.all(recompute == 0, axis=1) | (shape.recompute == "none")
-        return layers[fine], recompute[fine]
+    `has` says whether those of p stages of v chunks have the way of a shape, by whether they recompute no whole layer.
+    """
 
+    def __init__(self, i: Instance, ways: list[dict[str, Any]], has: Callable[..., Any]) -> None:
+        super().__init__(i)
+        self.ways, splits = ways, self.times.splits
 
-class ModuleToy(Toy):
-    """Every plan of a toy, with modules that run again or without."""
+        @cache
+        def some(shape: LayerShape, p: int, v: int, *rest: Any) -> Any:
+            layers, recompute = splits(shape, p, v, *rest)
+            fine = has(shape, p, v, np.all(recompute == 0, axis=1))
+            return layers[fine], recompute[fine]
 
-    def __init__(self, i: Instance) -> None:
-        super().__init__(i, times=ModuleTimes(i))
+        self.times.splits = some
 
     def shapes(self) -> Iterator[LayerShape]:
-        """Yield every way to cut a layer, with what it keeps."""
-        for shape, kept in itertools.product(super().shapes(), ("none", "selective")):
-            if self.fine(recompute=kept) or (kept == "none" and self.times.recomputes_some):
-                yield replace(shape, recompute=kept)
+        """Yield every way to cut a layer."""
+        for shape, way in itertools.product(super().shapes(), self.ways):
+            yield replace(shape, **way)
 
 
 @cache
 def best_of(modules: tuple[str, ...], hbm: float, pin: str | None) -> Plan | None:
-    return ModuleToy(of_modules(modules, hbm, **({} if pin is None else {"layout.recompute": pin}))).best()
+    """Return the best plan of a layer that keeps all, or of whose layers none is recomputed whole."""
+    i = of_modules(modules, hbm, **({} if pin is None else {"layout.recompute": pin}))
+    ways = [{"recompute": kept} for kept in ("none", "selective") if pin is None or kept == "none"]
+    return VariedToy(i, ways, lambda shape, _p, _v, none: none | (shape.recompute == "none")).best()
 
 
 MODULES: list[tuple[tuple[str, ...], float, str | None, tuple[str, bool]]] = [
@@ -132,29 +137,6 @@ def test_a_plan_of_modules_is_checked_and_told() -> None:
     assert planner.check(plan.replaced(layout__recompute="none"))
 
 
-class OverlapTimes(Times):
-    """Times of the splits of a layer whose experts' exchange overlaps, or of those in which it does not."""
-
-    def _splits(self, shape: LayerShape, p: int, v: int, *rest: Any) -> Any:
-        layers, recompute = super()._splits(shape, p, v, *rest)
-        overlaps = np.all(recompute == 0, axis=1) & (p == 1 or v > 1)
-        fine = overlaps == shape.experts_overlap
-        return layers[fine], recompute[fine]
-
-
-class OverlapToy(Toy):
-    """Every plan of a toy, with the exchange overlapped or not."""
-
-    def __init__(self, i: Instance) -> None:
-        super().__init__(i, times=OverlapTimes(i))
-
-    def shapes(self) -> Iterator[LayerShape]:
-        """Yield every way to cut a layer, with its exchange overlapped or not."""
-        for shape in super().shapes():
-            yield shape
-            yield replace(shape, experts_overlap=False)
-
-
 PLAIN = {"layout.pipeline_parallel": 2, "layout.virtual_stages": 1}
 OVERLAPS: list[tuple[float, int, dict[str, Any], bool]] = [
     (ROOMY, 2, {}, False), (ROOMY, 2, {"layout.pipeline_parallel": 1}, True),
@@ -168,7 +150,8 @@ def test_overlaps_equal_full_enumeration(hbm: float, layers: int, pins: dict[str
     """Whole replicas with room overlap, and interleaved stages; under recompute or a plain pipeline none."""
     switches = {"overlaps": ["experts"], "expert_overlap": 1.0, "expert_overlap_layouts": "interleaved"}
     i = with_experts(hbm, layers, 0, switches, **{"layout.expert_parallel": 2, **pins})
-    best = OverlapToy(i).best()
+    ways: list[dict[str, Any]] = [{}, {"experts_overlap": False}]
+    best = VariedToy(i, ways, lambda shape, p, v, none: (none & (p == 1 or v > 1)) == shape.experts_overlap).best()
     found = require_proven_optimum(i, best).plan
     assert found.column.strategy.shape.experts_overlap == best.column.shape.experts_overlap == overlaps
 
