@@ -352,8 +352,15 @@ class Sites:
         overhead = self.data.hardware.facility_overhead_factor if self.data.counts_power else 0.0
         return 1e6 * self.data.load_musd * overhead
 
-    def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
-        """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none."""
+    def cheapest(
+        self, parts: tuple[SitePart, ...], circuit: Circuit | None, racks: int | None = None
+    ) -> PlacedParts | None:
+        """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none.
+
+        `racks`: that of parts of so many racks in all, of which those given are the least.
+        """
+        if racks is not None:
+            return self.answer(self.question(parts, circuit, {}), racks)
         if not self.designed and circuit is not None:
             circuit = replace(circuit, stage_bytes=0.0)
         fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]

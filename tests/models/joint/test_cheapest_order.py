@@ -255,7 +255,7 @@ def test_known_prices_bound_the_others(seed: int) -> None:
     asked = [(n, t) for n in (1, 3, 4) for t in sites.rtts_ms]
     usd = {x: placed.capital_usd if (placed := sites.cheapest(parts, Circuit(*x))) else math.inf for x in asked}
     assert usd[1, min(sites.rtts_ms)] > usd[1, max(sites.rtts_ms)] + 1
-    prices = Prices(sites=sites, parts=parts, cheapest=partial(sites.cheapest, parts))
+    prices = Prices(sites=sites, parts=parts)
     for one in r.sample(asked, len(asked)):
         prices.ask(*one)
         assert prices.upper(*one) == pytest.approx(usd[one])

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -420,7 +420,7 @@ class FastestSearch:
         # racks by site and as many GPUs of each cabled.
         mw, racks = sites.min_fabric_mw(q.traffic.rails), [(g, q.traffic.racks(g)) for g in q.shape.blocks]
         parts = tuple(sites.part(g, n, n * mw) for g, n in racks)
-        own = Prices(sites=sites, parts=parts, cheapest=partial(sites.cheapest, parts))
+        own = Prices(sites=sites, parts=parts)
         # Those for some bytes of a stage alone are of this column.
         found: Prices = own if self._most_bytes else sites.prices.setdefault(parts, own)
         return found
@@ -431,13 +431,8 @@ class FastestSearch:
         q, bounds = self.shape_problem, self.shape_problem.world.site_bounds
         if bounds is None or bounds.sites.designed or not q.several:
             return None
-        sites, at = bounds.sites, q.point(0.0)
-        own = Prices(
-            sites=sites,
-            parts=at.parts,
-            cheapest=lambda circuit: sites.answer(sites.question(at.parts, circuit, {}), at.racks),
-        )
-        return bounds.prices.setdefault(at, own)
+        at = q.point(0.0)
+        return bounds.prices.setdefault(at, Prices(sites=bounds.sites, parts=at.parts, racks=at.racks))
 
     @property
     def _most_bytes(self) -> float:

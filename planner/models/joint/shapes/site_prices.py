@@ -12,7 +12,6 @@ round trips cost no less than the bound that the sites return for fewer and long
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ class Prices:
 
     sites: "Sites"
     parts: tuple[SitePart, ...]
-    cheapest: Callable[[Circuit | None], PlacedParts | None]  # sites over a circuit
+    racks: int | None = None  # of all sites at least, whatever the parts, for a bound on all parts of so many racks
     answers: list[KnownPrice] = field(default_factory=list)
     tables: dict[float, tuple[int, Floats]] = field(default_factory=dict)  # by round trip: answers that they rest on
 
@@ -127,9 +126,11 @@ class Prices:
             if self.is_known(waves, rtt):
                 return
             circuit = Circuit(waves, trip, stage_bytes) if self.several else None
-            placed = self.cheapest(circuit) if self.exact else None
-            usd = math.inf if placed is None else placed.capital_usd
-            usd = usd if self.exact else self.sites.least(self.parts, circuit)
+            if not self.exact:
+                placed, usd = None, self.sites.least(self.parts, circuit)
+            else:
+                placed = self.sites.cheapest(self.parts, circuit, self.racks)
+                usd = math.inf if placed is None else placed.capital_usd
             self.answers.append(KnownPrice(waves, trip, usd, placed))
 
 
