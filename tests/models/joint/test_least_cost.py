@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from each_case import each
 from joint_brute_force import toy
 from joint_cost_brute_force import cost_toy
 from joint_solved import cheapest, solved
@@ -16,6 +17,7 @@ from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import (
     Solving,
+    _below,
     fastest_of,
     fewest_racks,
     least_run_cost,
@@ -274,3 +276,10 @@ def test_a_wide_bracket_is_honest() -> None:
     assert exact.racks is not None and wide.racks is not None
     assert wide.too_few < exact.racks <= wide.racks <= (wide.too_few + 1) * 1.5
     assert (never.status, never.racks, never.plan) == ("infeasible", None, None)
+
+
+@each(
+    ("bound", "too_few"), [(0.0, 0), (0.4, 0), (1.0, 0), (1.2, 1), (4.0, 3), (4.0 + 1e-9, 3), (4.0 - 1e-9, 3), (4.3, 4)]
+)
+def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:
+    assert _below(bound) == too_few
