@@ -1,11 +1,14 @@
 """Changes of an instance that can only help its joint optimum, that can only harm it, and that change nothing."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models.joint.joint_world import JointSolution
+from planner.models.joint.solve_joint import strategy_of
+from planner.physics.training.parallel_strategy import layout_values
+from planner.physics.training.schedule import Schedule
 
 Change = Callable[[Instance], Instance]
 MORE, DEARER = 1.13, 1.07
@@ -91,14 +94,8 @@ def own_choices(found: JointSolution) -> dict[str, Any]:
     """Return the choices of a plan as pins."""
     plan = found.plan
     assert plan is not None
-    c, s = plan.column, plan.column.strategy.shape
-    pins: dict[str, Any] = {
-        "layout.tensor_parallel": s.tensor_parallel, "layout.context_parallel": s.context_parallel,
-        "layout.expert_parallel": s.expert_parallel, "layout.pipeline_parallel": c.p, "layout.virtual_stages": c.v,
-        "layout.microbatch_sequences": s.micro_batch, "layout.data_parallel": c.d, "layout.microbatches_per_step": c.m,
-        "layout.zero_stage": c.zero, "layout.sequence_parallel": s.sequence_parallel,
-        "layout.recompute": "full" if any(plan.split.recomputed) else s.recompute,
-    }  # fmt: skip
+    own = ((name, x) for name, x in layout_values(strategy_of(plan)).items() if x not in (None, ()))
+    pins: dict[str, Any] = {f"layout.{name}": [*x] if isinstance(x, tuple) else x for name, x in own}
     pins |= {f"placement.blocks.{x}": n for x, n in plan.blocks_by_site.items()}
     if len({t.stripes for t in plan.templates.values()}) == 1:
         pins["placement.stripes"] = next(iter(plan.templates.values())).stripes
@@ -108,9 +105,14 @@ def own_choices(found: JointSolution) -> dict[str, Any]:
 
 
 def other_values(name: str, value: Any) -> list[Any]:
-    """List values of a choice near one: half, one less, one more, double; and 1."""
+    """List values of a choice near one: half, one less, one more, double; and 1. Of layers by stage those of two."""
     if isinstance(value, bool):
         return [not value]
+    if name == "layout.schedule":
+        return [x for x in get_args(Schedule) if x != value]
+    if isinstance(value, list):
+        n = sum(value)
+        return [] if "recomputed" in name else [x for x in ([n], [1, n - 1], [n - 1, 1]) if x != value]
     if name == "layout.recompute":
         return [x for x in ("none", "selective", "full") if x != value]
     near = {1, value // 2, value - 1, value + 1, value * 2} - {value}

@@ -1,8 +1,8 @@
-"""The cheapest plan of a shape comes first, or the fastest; what a refusal of the sites says of others."""
+"""The fastest plan of a shape, what a refusal of the sites says of others, and floors of capital by prices."""
 
 import math
 import random
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from each_case import each
+from joint_solved import solved
 from joint_toys import toy
 from tiers import more
 
 from planner.instance.grid import InterconnectUpgrade
-from planner.models.joint.joint_world import EPS, JointPlan, Shape, Target, open_sites, shapes
+from planner.models.joint.joint_world import JointPlan, Shape, Target, open_sites, shapes
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
-from planner.models.joint.shapes.cheapest_plan import CheapestSearch, SlowdownChoice
+from planner.models.joint.shapes.cheapest_plan import CheapestSearch
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.shape_class import _WithEndpoints
 from planner.models.joint.shapes.shape_problem import ShapeProblem
@@ -25,146 +26,28 @@ from planner.models.joint.shapes.site_question import Circuit
 from planner.models.joint.site_choice import Sites
 from planner.models.joint.solve_joint import Solving
 from planner.models.joint.strategy_tables import column_at, pipelines_of
-from planner.solvers.signals import Deadline
 
 
-class Tabled(CheapestSearch):
-    """A search whose prices and needs of wavelengths are tables: the dearer, the nearer the sites must be.
-
-    Prices that many shapes share are `slack` dollars lower than its own; `asked` of its own are known at first.
-    """
-
-    _rtts = (1.0, 2.0, 3.0, 4.0)  # type: ignore[assignment]
-    _wavelengths = np.arange(1, 9)  # type: ignore[assignment]
-
-    def __init__(self, r: random.Random, asked: int) -> None:
-        usd = [math.inf if r.random() < 0.3 else 100.0 * r.randint(1, 9) for _ in self._rtts]
-        self.usd = dict(zip(self._rtts, np.minimum.accumulate(usd).tolist(), strict=True))
-        self.need = dict(zip(self._rtts, sorted(r.randint(1, 8) for _ in self._rtts), strict=True))
-        self.slope, self.level = r.choice([0.0, 10.0, 150.0]), SlowdownLevel(1.0, 1.0, r.choice([0.0, 50.0]))
-        self.shape_problem = SimpleNamespace(racks=1, world=SimpleNamespace(sites=self))  # type: ignore[assignment]
-        self.cutoff = math.inf
-        self.slack, self.shared = r.choice([0.0, 30.0, 200.0]), set[tuple[int, float]]()
-        self.fewest = r.randint(1, self.need[self._rtts[0]])
-        self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}  # type: ignore[assignment]
-
-    def price(self, waves: int, rtt: float) -> float:
-        """Price the sites: it rises with wavelengths and falls with the round trip."""
-        return self.usd[rtt] + self.slope * waves
-
-    @property
-    def least(self) -> float:
-        """Try all wavelengths and round trips."""
-        every = [(n, t) for n in self._wavelengths.tolist() for t in self._rtts if n >= self.need[t]]
-        return min((self.price(n, t) + self.level.usd for n, t in every), default=math.inf)
-
-    def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
-        """Return the only slowdowns, with no more wavelengths than the shortest round trip takes."""
-        return [(self.level, self.fewest)]
-
-    def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:  # noqa: ARG002
-        """Return wavelengths between those that even stages need and those that the best split needs."""
-        return (waves + self.need[self._rtts[0]]) // 2
-
-    def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:  # noqa: ARG002
-        return waves >= self.need[rtt]
-
-    def _ask(self, waves: int, rtt: float) -> None:
-        self.asked.add((waves, rtt))  # type: ignore[attr-defined]
-
-    def _base(self, waves: int, rtt: float) -> float:
-        known = [self.price(n, t) for n, t in self.asked if n <= waves and t >= rtt]  # type: ignore[misc, str-unpack]
-        known += [self.price(n, t) - self.slack for n, t in self.shared if n <= waves and t >= rtt]
-        return max(known, default=0.0)
-
-    @property
-    def _extent_prices(self) -> Any:
-        def ask(waves: int, rtt: float) -> None:
-            self.shared.add((waves, rtt))
-
-        return SimpleNamespace(parts=range(3), is_known=lambda *at: at in self.shared, ask=ask) if self.slack else None
-
-    @property
-    def _prices(self) -> Any:
-        return SimpleNamespace(exact=True, lower=self._base)
-
-    def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:  # noqa: ARG002
-        return False
-
-    def _as_built(self, c: NetworkCandidate, most: float) -> JointPlan | None:  # noqa: ARG002
-        usd = self.price(c.wavelengths, c.rtt_ms) + c.level.usd
-        nothing: dict[str, Any] = dict.fromkeys(x.name for x in fields(JointPlan))
-        return None if math.isinf(usd) else JointPlan(**nothing | {"seconds": c.seconds, "capital_usd": usd})
+def paid(search: FastestSearch, target: Target) -> NetworkCandidate | None:
+    """Return the fastest candidate of a shape that the sites pay; None where they pay none that beats the target."""
+    candidate = search.next(target)
+    while candidate is not None and search.try_sites(candidate, target) is None:
+        candidate = search.next(target)
+    return candidate
 
 
-@pytest.mark.parametrize("asked", [0, 1, 4])
-@pytest.mark.parametrize("seed", [*range(40), *more(*range(40, 400))])
-def test_the_first_plan_is_the_cheapest(seed: int, asked: int) -> None:
-    search, bounds, found = Tabled(random.Random(seed), asked), list[float](), math.inf
-    for step in search.steps():
-        if isinstance(step, JointPlan):
-            found = step.capital_usd
-            break
-        bounds.append(step)
-    assert found == search.least
-    assert all(x <= found for x in bounds)
+TOYS: list[tuple[int, dict[str, Any]]] = [(6, {}), *((k, {"sites": k // 3 + 1, "forced": True}) for k in (3, 7))]
 
 
-class Timed(FastestSearch):
-    """A search whose money and times are tables: a longer round trip takes longer and pays no fewer wavelengths."""
-
-    _rtts = (1.0, 2.0, 3.0, 4.0)  # type: ignore[assignment]
-    _wavelengths = np.arange(1, 9)  # type: ignore[assignment]
-    likely, in_time = False, True
-
-    def __init__(self, r: random.Random) -> None:
-        self.levels = [SlowdownLevel(send, 1.0, 100.0 / send) for send in (1.0, 1.5, 2.0, 3.0)]  # type: ignore[misc]
-        self.paid = {level: sorted(r.randint(0, 8) for _ in self._rtts) for level in self.levels}
-        self.trip, self.wave, self.loose = r.choice([0.0, 0.1, 2.0]), r.choice([0.1, 3.0]), r.choice([0.5, 1.0])
-        self.shape_problem = SimpleNamespace(world=SimpleNamespace(deadline=Deadline(None)))  # type: ignore[assignment]
-        self.cutoff, self.tried = math.inf, list[tuple[float, SlowdownLevel, int]]()
-        # Behind a round trip at which more is paid than at the next the sites refused something, or their floor falls.
-        more = [t for k, t in enumerate(self._rtts[:-1]) if any(x[k] < x[k + 1] for x in self.paid.values())]
-        self.falls = [t for t in more if r.random() < 0.5]
-        refused = [(1, t, 0.0) for t in more if t not in self.falls]
-        self.asked = {level: refused[k::2] for k, level in enumerate(self.levels[:2])}
-
-    def time(self, level: SlowdownLevel, waves: int, rtt: float) -> float:
-        """Time a candidate: a longer trip, a slower fabric and fewer wavelengths take longer."""
-        return 5.0 * level.send + self.wave / waves + self.trip * rtt
-
-    def _affordable(self, rtt: float) -> list[tuple[SlowdownLevel, int]]:
-        place = self._rtts.index(rtt)
-        return [(level, waves[place]) for level, waves in self.paid.items() if waves[place]]
-
-    def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Any:
-        return np.array([self.loose * self.time(level, waves, rtt) for level, waves in found])
-
-    def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        self.tried.append((rtt, level, waves))
-        seconds = self.time(level, waves, rtt)
-        return seconds if seconds <= limit else math.inf
-
-    def _totals(self, level: SlowdownLevel, rtt: float) -> Any:
-        return level.usd + np.arange(9.0) - rtt
-
-    def _lower_bounds(self, rtt: float) -> Any:
-        return np.array([9.0, 9.0 - sum(t < rtt for t in self.falls)])
-
-    def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
-        return c
-
-
-def test_the_first_candidate_is_the_fastest_and_none_is_late_twice() -> None:
-    for seed in range(300):
-        r = random.Random(seed)
-        search, cutoff = Timed(r), r.choice([math.inf, 8.0, 12.0])
-        found = search.next(Target(cutoff, -math.inf, 1e9))
-        every = [search.time(*pair, rtt) for rtt in search._rtts for pair in search._affordable(rtt)]
-        least = min((x for x in every if x < cutoff * (1 - EPS)), default=math.inf)
-        assert (math.inf if found is None else found.seconds) == least, seed
-        late = [(level, waves) for rtt, level, waves in search.tried if search.time(level, waves, rtt) > cutoff]
-        assert len(late) == len(set(late)), seed
+@pytest.mark.parametrize(("seed", "how"), TOYS)
+def test_the_fastest_candidate_beats_the_target_or_none_does(seed: int, how: dict[str, Any]) -> None:
+    world, plan = Solving().world(toy(seed, **how)), solved(toy(seed, **how)).plan
+    assert plan is not None
+    q = ShapeProblem(world=world, column=plan.column, shape=plan.shape)
+    later, sooner = (Target(plan.seconds * share, -math.inf, world.budget) for share in (1 + 1e-6, 1 - 1e-6))
+    found = paid(FastestSearch(shape_problem=q, cutoff=math.inf), later)
+    assert found is not None and found.seconds == pytest.approx(plan.seconds, rel=1e-9)
+    assert paid(FastestSearch(shape_problem=q, cutoff=math.inf), sooner) is None
 
 
 @pytest.mark.parametrize("seed", [11, 14, 16, 21, 0, 1, *more(*range(2, 10))])
@@ -180,10 +63,7 @@ def test_what_no_money_pays_between_sites_it_pays_in_no_column(seed: int) -> Non
             for sites in {2, 3} & set(open_sites(world, column)):
                 q = ShapeProblem(world=world, column=column, shape=next(shapes(column, sites)))
                 search, target = FastestSearch(shape_problem=q, cutoff=math.inf), Target(math.inf, 0.0, world.budget)
-                candidate = search.next(target)
-                while candidate is not None and search.try_sites(candidate, target) is None:
-                    candidate = search.next(target)
-                if candidate is None and search.is_unpaid:
+                if paid(search, target) is None and search.is_unpaid:
                     unpaid.add((q.traffic, q.shape.blocks))
                 if (q.traffic, q.shape.blocks) in unpaid:
                     cheapest = CheapestSearch(shape_problem=q, cutoff=math.inf, floor_usd=floor_of(world))

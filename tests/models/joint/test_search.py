@@ -412,24 +412,6 @@ def test_rounds_of_even_layers_are_listed() -> None:
     assert most - 1 in rounds_up_to(problem, int(rounds[0]), p, signals.Deadline())
 
 
-@pytest.mark.parametrize("seed", [2, 8, 14])
-def test_pinned_layers_and_packing(seed: int) -> None:
-    i = toy(seed)
-    free = known(i)
-    assert free.plan is not None and free.days is not None
-    block, split = free.plan.column.strategy.block(free.plan.column.p), free.plan.split
-    packing = {"layout.replicas_per_rack": block.replicas_per_rack, "layout.stages_per_rack": block.stages_per_rack}
-    layers = {"layout.layers_per_stage": [*split.layers], "layout.recomputed_layers_per_stage": [*split.recomputed]}
-    assert solved(with_pins(i, **packing, **layers)).days == pytest.approx(free.days, rel=1e-9)
-    n = sum(split.layers)
-    others = [{name: 1} for name in packing] + [{"layout.layers_per_stage": x} for x in ([n], [1, n - 1], [n - 1, 1])]
-    for pins in others:
-        pinned = known(with_pins(i, **pins))
-        assert pinned.days is None or pinned.days >= free.days * (1 - 1e-9)
-        if pinned.plan is not None and "layout.layers_per_stage" in pins:
-            assert pinned.plan.split.layers == tuple(pins["layout.layers_per_stage"])
-
-
 @each(("pins", "words"), [
     ({"layout.layers_per_stage": [1, 1, 9]}, "the model has"),
     ({"layout.recomputed_layers_per_stage": [1]}, "needs layout.layers_per_stage"),
