@@ -45,11 +45,6 @@ class Ends:
         """The plan chosen of those that tie, which all criteria leave."""
         return list(self.by_name.values())[-1].plan
 
-    @property
-    def plans(self) -> tuple[JointPlan, ...]:
-        """Every plan that a criterion between tied plans left, an alternative to the choice among them."""
-        return tuple(end.plan for end in (*self.by_name.values(), self.simpler) if end is not None)
-
 
 def ended_by_choice(
     instance: Instance, solution: JointSolution, solving: Solving, *, seek_others: bool = True
@@ -116,7 +111,8 @@ def _choice(
             ends.append(
                 ChoiceEnd(name=name, value=values[name], days_to_train=days, capital_usd=usd, proven=end.proven)
             )
-        chosen, plans, other, more["ends"] = found.plan, found.plans, found.simpler, tuple(ends)
+        chosen, other, more["ends"] = found.plan, found.simpler, tuple(ends)
+        plans = tuple(end.plan for end in (*by_name.values(), other) if end is not None)
     else:
         almost = best.seconds * (1 + ALMOST_AS_FAST)
         cheap = least_capital_plan(LeastCapital(world=world, limit=almost, incumbent=best, progress=notes(progress)))

@@ -194,28 +194,19 @@ def test_only_pipelines_that_cannot_have_the_least_rank_are_left_out(seed: int) 
     assert seen == {True, False}
 
 
-def test_indifference_takes_the_simpler_plan() -> None:
-    """Within the indifference the simplest plan is chosen, checked as such; without, it is named beside the choice."""
-    i = toy(17)
-    plan = planner.solve(i.replaced(objective__tolerance=0.01, objective__indifference=0.1))
-    assert plan.verified and plan.layout is not None and plan.objective.simplest is None
+@pytest.mark.parametrize(("tolerance", "how"), [(0.01, {}), (0.0, {}), (None, {"network": None})])
+def test_indifference_takes_the_simpler_plan(tolerance: float | None, how: dict[str, Any]) -> None:
+    """The simplest plan within it is chosen, without a tolerance or where all cost the same too; else it is named."""
+    i = toy(17, **how)
+    goals = i.objective if tolerance is None else i.objective.replaced(tolerance=tolerance)
+    plan, bare = (planner.solve(i.replaced(objective=x)) for x in (goals.replaced(indifference=0.1), goals))
     goal, last = plan.objective.ends[0], plan.objective.ends[-1]
+    assert plan.verified and plan.layout is not None and plan.objective.simplest is None
     assert last.name == "simplest" and last.days_to_train <= goal.value * 1.1 * (1 + 1e-9)
-    bare = planner.solve(i.replaced(objective__tolerance=0.01))
+    assert goal.value == pytest.approx(planner.solve(i.replaced(objective__tolerance=0.0)).objective.value, rel=1e-9)
     named = bare.objective.simplest
     assert bare.verified and (named is None or named.loss <= SIMPLER_WITHIN * (1 + 1e-9))
-    assert last.value <= bare.objective.ends[-1].value
-
-
-@pytest.mark.parametrize("change", [{"tolerance": 0.0}, {"network": None}])
-def test_indifference_is_never_dropped(change: dict[str, Any]) -> None:
-    """Without a tolerance, and where every plan costs the same, the simpler plan is chosen too, and is an end."""
-    i = toy(17, **{k: v for k, v in change.items() if k == "network"})
-    own = {k: v for k, v in change.items() if k == "tolerance"}
-    plan = planner.solve(i.replaced(objective=i.objective.replaced(indifference=0.1, **own)))
-    assert plan.verified and [x.name for x in plan.objective.ends][-1] == "simplest"
-    very = planner.solve(i.replaced(objective__tolerance=0.0))
-    assert plan.objective.ends[0].value == pytest.approx(very.objective.value, rel=1e-9)
+    assert not bare.objective.ends or last.value <= bare.objective.ends[-1].value
 
 
 def test_a_simpler_plan_keeps_the_deadline() -> None:

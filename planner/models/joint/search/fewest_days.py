@@ -319,6 +319,6 @@ class FastestOfEachKind(FewestDays):
         """Keep a plan as that of its kind of layout if it is faster, or as fast and cheaper."""
         kind = kind_of(plan.column)
         self.incumbent = self.kinds.get(kind)
-        if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
+        super().keep(plan)
+        if self.incumbent is plan:
             self.kinds[kind] = plan
-            self.world.count("incumbents")
