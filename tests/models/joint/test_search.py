@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -255,15 +254,11 @@ def test_a_tie_is_decided_by_capital() -> None:
     assert target.improved_by(10.0, 49.0) and not target.improved_by(10.0, 50.0) and not target.improved_by(10.1, 1.0)
 
 
-def test_no_bound_is_above_the_fastest_of_what_is_left() -> None:
-    """That is of the open nodes, of what was given up, or the incumbent; a floor may be sharper than the open nodes."""
-    for r in map(random.Random, range(40)):
-        left, key, some = [r.uniform(1, 9) for _ in range(3)], r.choice([1.0, 0.5]), SimpleNamespace
-        least, floor, plan = min(left), r.choice([0.0, min(left)]), some(seconds=left[2])
-        how: dict[str, Any] = {"loop": some(least_key=key * left[0]), "world": some(unproven=some(seconds=left[1]))}
-        goal = FewestDays(floor=floor, incumbent=plan, **how)  # type: ignore[arg-type]
-        assert goal.bound <= least and (goal.bound == least or key < 1 > floor)
-        assert plan.seconds * (1 - goal.distance) == pytest.approx(goal.bound)
+def test_an_open_node_of_equal_time_is_asked() -> None:
+    """A node whose bound is the incumbent's time stays open, as it may hold a cheaper plan; a later one is closed."""
+    found = known(toy(6)).plan
+    goal = FewestDays(world=Solving().world(toy(6)), incumbent=found)
+    assert goal.opens(found.seconds, 0.0) and not goal.opens(found.seconds * (1 + 1e-6), 0.0)
 
 
 @pytest.mark.parametrize("stack", ["megatron", "torchtitan"])
