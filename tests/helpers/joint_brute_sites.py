@@ -8,15 +8,13 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.optimize import linprog
 
-from planner.instance.grid import Grid
 from planner.instance.instance import Instance
-from planner.instance.network import Wan
 from planner.physics.site import cost, wan
 from planner.physics.site.grid import normal_share, usable_interconnect_mw
 
@@ -32,21 +30,16 @@ class Built:
     usd: float
 
 
-@dataclass(kw_only=True)
 class SiteCosts:
     """The least capital of sites, by what they hold."""
 
-    i: Instance
-    known: dict[tuple[tuple[int, ...], int, tuple[float, ...]], float] = field(default_factory=dict)
-    fed_before: dict[tuple[tuple[float, ...], tuple[tuple[str, int], ...]], bool] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Read the grid."""
-        assert self.i.grid is not None and self.i.wan is not None
-        self.grid: Grid = self.i.grid
-        self.wan: Wan = self.i.wan
+    def __init__(self, i: Instance) -> None:
+        assert i.grid is not None and i.wan is not None
+        self.i, self.grid, self.wan = i, i.grid, i.wan
         self.nodes = [n for n in self.grid.nodes if n.site]
         self.areas = {b.id: b for b in self.grid.balancing_authorities}
+        self.least = cache(self._least)
+        self.fed = cache(self._fed)
 
     def km(self, a: int, b: int) -> float:
         """Return the length of the route between two candidates."""
@@ -69,14 +62,8 @@ class SiteCosts:
             if fits and self.rtt_ms(counts) <= (rules.max_rtt_ms or math.inf):
                 yield counts
 
-    def least(self, racks: tuple[int, ...], waves: int, extra_mw: tuple[float, ...]) -> float:
-        """Return the least capital with so many racks in use and MW of fabric at each candidate; infinite for none."""
-        key = racks, waves, tuple(round(x, 12) for x in extra_mw)
-        if key not in self.known:
-            self.known[key] = self._least(racks, waves, extra_mw)
-        return self.known[key]
-
     def _least(self, racks: tuple[int, ...], waves: int, extra_mw: tuple[float, ...]) -> float:
+        """Return the least capital with so many racks in use and MW of fabric at each candidate; infinite for none."""
         modules = tuple(-(-n // self.i.hardware.racks_per_module) for n in racks)  # no rack is bought for nothing
         if not self.allowed(modules):
             return math.inf
@@ -147,15 +134,12 @@ class SiteCosts:
                 usable = usable_interconnect_mw(self.grid, n, built.circuits, built.steps.get(n.id, 0)) or 0.0
                 if rules.interconnect.share * mw > usable + MW:
                     return False
-        key = tuple(round(x, 9) for x in loads), tuple(built.circuits.items())
-        if key not in self.fed_before:
-            self.fed_before[key] = self._fed(loads, built)
-        return self.fed_before[key]
+        return self.fed(tuple(round(x, 9) for x in loads), tuple(built.circuits.items()))
 
     def _drawn(self, area: str, loads: Sequence[float]) -> float:
         return sum(mw for n, mw in zip(self.nodes, loads, strict=True) if n.balancing_authority == area)
 
-    def _fed(self, loads: Sequence[float], built: Built) -> bool:
+    def _fed(self, loads: tuple[float, ...], circuits: tuple[tuple[str, int], ...]) -> bool:
         """Ask by a linear program for generation and flows that feed the sites."""
         g, rules = self.grid, self.grid.rules
         assert rules.interconnect.reading != "import_share" or not rules.interconnect.enabled
@@ -166,7 +150,7 @@ class SiteCosts:
             )
         at = {n.id: k for k, n in enumerate(g.nodes)}
         lines = [(x.a, x.b, x.rating_mw * x.circuits) for x in g.lines]
-        lines += [(x.a, x.b, x.rating_mw * built.circuits.get(x.id, 0)) for x in g.new_lines]
+        lines += [(x.a, x.b, x.rating_mw * dict(circuits).get(x.id, 0)) for x in g.new_lines]
         balance = np.hstack([np.eye(len(at)), np.zeros((len(at), len(lines)))])
         for k, (a, b, _) in enumerate(lines):
             balance[at[a], len(at) + k] -= 1.0
@@ -174,11 +158,8 @@ class SiteCosts:
         right = np.zeros(len(at))
         for n, mw in zip(self.nodes, loads, strict=True):
             right[at[n.id]] = mw
-        plants: list[tuple[float, float | None]] = [
-            (0.0, n.generation_mw if rules.generation else None) for n in g.nodes
-        ]
-        share = normal_share(g)
-        flows: list[tuple[float, float | None]] = [(-share * mw, share * mw) for _, _, mw in lines]
+        plants = [(0.0, n.generation_mw if rules.generation else None) for n in g.nodes]
+        flows = [(-normal_share(g) * mw, normal_share(g) * mw) for _, _, mw in lines]
         found = linprog(np.zeros(balance.shape[1]), A_eq=balance, b_eq=right, bounds=plants + flows, method="highs")
         assert found.status in (0, 2), found.message
         return bool(found.status == 0)

@@ -23,7 +23,7 @@ import planner
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models import Options, WanRequest, wan_design
+from planner.models import Options, wan_design
 from planner.models.joint import strategy_tables
 from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.shapes.chosen_sites import sites_section
@@ -252,23 +252,16 @@ def three_sites(seed: int) -> Instance:
     )
 
 
-def request_of(i: Instance, sites: tuple[str, ...], circuit: Circuit, km: float) -> WanRequest:
-    """Return what two sites exchange: a ring's bytes at the rate of the wavelengths, and one round trip."""
-    w = i.wan
-    rate = circuit.wavelengths * w.wavelength_gbps * 1e9 / w.headroom_factor
-    seconds = 8 * wan.exchange_bytes(circuit.stage_bytes, 2) / rate + w.round_trips * wan.rtt_ms(w, km) / 1e3
-    return WanRequest(sites=sites, exchanging=sites, stage_bytes=circuit.stage_bytes, window_seconds=seconds)
-
-
 @pytest.mark.parametrize("seed", range(16))
 def test_the_cheapest_of_all_pairs_with_its_design(seed: int) -> None:
     i, circuit = three_sites(seed), Circuit(1 + seed % 3, 1e9, 2e9)
     sites, best, found_any = Sites(instance=i), math.inf, False
-    for pair, km in sites.data.pairs.items():
+    for pair in sites.data.pairs:
         limit = sites.data.grid.rules.max_rtt_ms
         if pair in sites.data.disconnected or (limit is not None and sites.data.rtt_ms(pair) > limit):
             continue
-        plan = wan_design.solve(i, request_of(i, pair, circuit, km), Options()).solution
+        asked = sites.fibre.request(Joined(open=frozenset(pair), holding=frozenset(pair)), circuit)
+        plan = wan_design.solve(i, asked, Options()).solution
         best = min(best, math.inf if plan is None else plan.capex_usd)
         found_any |= plan is not None
     found = sites.cheapest(PARTS, circuit)
