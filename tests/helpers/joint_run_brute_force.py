@@ -8,10 +8,7 @@ from joint_brute_force import Column, Level, Toy
 
 from planner.instance.instance import Instance
 from planner.physics.site import cost
-
-YEAR_DAYS = 365.0
-YEAR_HOURS = 8760.0
-SECONDS_PER_DAY = 86_400.0
+from planner.physics.training.layer_time import days_of
 
 
 def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any) -> Instance:
@@ -33,8 +30,7 @@ class RunToy(Toy):
 
     def years(self, seconds: float) -> float:
         """Return the years of a run at so many seconds a sequence."""
-        w = self.i.workload
-        return seconds * w.tokens / w.sequence_length / SECONDS_PER_DAY / YEAR_DAYS
+        return cost.years_of(days_of(self.i, seconds))
 
     def usd(self, c: Column, split: tuple[int, ...], waves: int, level: Level, seconds: float) -> float:
         """Add up what a split on fabrics of a level costs over its run, at its cheapest."""
@@ -54,7 +50,7 @@ class RunToy(Toy):
             bought += own
             if self.sites is not None and own:
                 usd_per_mwh = self.sites.areas[self.sites.nodes[k].balancing_authority].energy_usd_per_mwh
-                energy += (cost.facility_mw(h, own) + fabric_at[k]) * usd_per_mwh * YEAR_HOURS
+                energy += cost.energy_usd_per_year(cost.facility_mw(h, own) + fabric_at[k], usd_per_mwh)
         upkeep = o.maintenance_share_per_year or 0.0
         lives = [(bought * rack.price_usd, rack.life_years), (fabric_usd, o.fabric_life_years)]
         again = sum(usd * (upkeep * years + _ends(years, life)) for usd, life in lives)

@@ -37,6 +37,7 @@ def paid(search: FastestSearch, target: Target) -> NetworkCandidate | None:
 
 
 TOYS: list[tuple[int, dict[str, Any]]] = [(6, {}), *((k, {"sites": k // 3 + 1, "forced": True}) for k in (3, 7))]
+MORE = [(18, {"sites": 3, "forced": True}), (25, {"sites": 2, "forced": True})]
 
 
 @pytest.mark.parametrize(("seed", "how"), TOYS)
@@ -47,7 +48,24 @@ def test_the_fastest_candidate_beats_the_target_or_none_does(seed: int, how: dic
     later, sooner = (Target(plan.seconds * share, -math.inf, world.budget) for share in (1 + 1e-6, 1 - 1e-6))
     found = paid(FastestSearch(shape_problem=q, cutoff=math.inf), later)
     assert found is not None and found.seconds == pytest.approx(plan.seconds, rel=1e-9)
-    assert paid(FastestSearch(shape_problem=q, cutoff=math.inf), sooner) is None
+    search = FastestSearch(shape_problem=q, cutoff=math.inf)
+    assert paid(search, sooner) is None and search.cutoff <= sooner.cutoff
+
+
+@pytest.mark.parametrize(("seed", "how"), [*TOYS, *MORE])
+def test_floors_rise_to_the_cheapest_plan(seed: int, how: dict[str, Any]) -> None:
+    """The first plan of a shape is the cheapest of those that meet a cutoff, and no floor before it is above it."""
+    world, plan = Solving().world(toy(seed, **how).replaced(limits__budget_usd=None)), solved(toy(seed, **how)).plan
+    assert plan is not None
+    q, several = ShapeProblem(world=world, column=plan.column, shape=plan.shape), False
+    for share in (1.05, 1.3, 2.0):
+        search = CheapestSearch(shape_problem=q, cutoff=plan.seconds * share, floor_usd=floor_of(world))
+        steps = list(search.steps())
+        first = next(k for k, x in enumerate(steps) if isinstance(x, JointPlan))
+        floors, usd = steps[:first], [x.capital_usd for x in steps if isinstance(x, JointPlan)]
+        assert floors == sorted(floors) and floors[-1] <= usd[0] + 0.01 and usd[0] <= min(usd) + 0.01
+        several |= len(floors) > 2
+    assert several
 
 
 @pytest.mark.parametrize("seed", [11, 14, 16, 21, 0, 1, *more(*range(2, 10))])
