@@ -109,15 +109,10 @@ class Times:
         dense = 0 if machine.model.experts is None else machine.model.experts.dense_layers
         every = [x for x in every if math.ceil(x[0][0] / v) >= dense and (any(x[1]) or not self.recomputes_some)]
         layers, recompute = (np.array([x[k] for x in every], dtype=np.int64).reshape(-1, p) for k in (0, 1))
+        stage = np.arange(p)[None, :]
         parts = memory.memory_by_part(
-            machine,
-            shape,
-            schedule.PipelineCounts(p, v, m),
-            stage=np.arange(p)[None, :], layers=layers, recomputed=recompute,
-            front=np.where(np.arange(p) == 0, dense, 0)[None, :],
-            zero_stage=zero,
-            replicas=shards,
-            order=order,
+            machine, shape, schedule.PipelineCounts(p, v, m), stage=stage, layers=layers, recomputed=recompute,
+            front=np.where(stage == 0, dense, 0), zero_stage=zero, replicas=shards, order=order,
         )  # fmt: skip
         total = sum(np.broadcast_to(np.asarray(x, dtype=float), layers.shape) for x in parts.values())
         fits = np.all(np.asarray(total) <= self.limit * (1 + SAME), axis=1)
@@ -191,17 +186,10 @@ class Toy:
             for k, e, b, sp in itertools.product(contexts, range(1, experts + 1), SIZES, (False, True)):
                 if (k > 1 and b > 1) or (sp and t == 1) or b > self.most or experts % e:
                     continue
-                if self.fine(
-                    tensor_parallel=t,
-                    context_parallel=k,
-                    expert_parallel=e,
-                    microbatch_sequences=b,
-                    sequence_parallel=sp,
-                ) and self.runs(tensor=t, context=k, expert=e, sequence=1 + sp):
-                    yield LayerShape(
-                        tensor_parallel=t, micro_batch=b, recompute="none", sequence_parallel=sp, context_parallel=k,
-                        expert_parallel=e,
-                    )  # fmt: skip
+                cut: Any = {"tensor_parallel": t, "context_parallel": k, "expert_parallel": e, "sequence_parallel": sp}
+                runs = self.runs(tensor=t, context=k, expert=e, sequence=1 + sp)
+                if runs and self.fine(**cut, microbatch_sequences=b):
+                    yield LayerShape(**cut, micro_batch=b, recompute="none")
 
     def pipelines(self) -> Iterator[tuple[LayerShape, int, int, RackBlock]]:
         """Yield every shape with its pipelines, interleaved or not, one stage to a rack or as many as fit."""

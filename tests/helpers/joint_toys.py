@@ -64,11 +64,7 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
         "network": network, "pins": {"layout.zero_stage": r.randint(0, 3)},
     }  # fmt: skip
     if forced:
-        given["pins"] |= {
-            "layout.tensor_parallel": gpus,
-            "layout.data_parallel": r.randint(2, 3),
-            "layout.pipeline_parallel": r.randint(1, 2),
-        }
+        given["pins"] |= _parallel(gpus, replicas=r.randint(2, 3), stages=r.randint(1, 2))
         given["hardware"]["racks"] = 6
         given["limits"]["budget_usd"] = 6 * rack_usd * r.uniform(1.15, 1.5)
     if sites:
@@ -82,6 +78,10 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
         }  # fmt: skip
     _set_port_rates(given, 1.0)
     return Instance.model_validate(given | changes)
+
+
+def _parallel(gpus: int, *, stages: int, replicas: int) -> dict[str, int]:
+    return {"layout.tensor_parallel": gpus, "layout.pipeline_parallel": stages, "layout.data_parallel": replicas}
 
 
 def _set_port_rates(given: dict[str, Any], nics: float) -> None:
@@ -123,8 +123,6 @@ def _grid(r: random.Random, sites: int) -> dict[str, Any]:
 def deeper(seed: int) -> Instance:
     """Return a toy with more layers, tight memory, and for some seeds ZB-H1, experts or selective recompute."""
     r, i = random.Random(seed), toy(seed)
-    model, software = i.workload.model, i.workload.software
-    assert not isinstance(model, str) and not isinstance(software, str)
     changes: dict[str, Any] = {"layers": r.randint(5, 7)}
     if seed % 4 == 1:
         changes["experts"] = {"count": 4, "per_token": 2, "ffn": 512}
@@ -191,11 +189,7 @@ def case(seed: int) -> Instance:
     if forced and (kind in ("cluster", "site") or (kind == "grid" and r.random() < 0.4)):
         # Whole racks for TP and several replicas of several stages: exchanges leave leaf domains.
         replicas = r.randint(2, 3)
-        given["pins"] |= {
-            "layout.tensor_parallel": gpus,
-            "layout.pipeline_parallel": 2,
-            "layout.data_parallel": replicas,
-        }
+        given["pins"] |= _parallel(gpus, stages=2, replicas=replicas)
         given["hardware"]["accelerator"]["hbm_bytes"] = 2e9
         given["hardware"]["racks"] = 2 * replicas
         given["limits"]["budget_usd"] = 2 * replicas * RACK_USD * r.uniform(1.2, 2.2)
@@ -221,11 +215,7 @@ def _force(r: random.Random, given: dict[str, Any]) -> None:
         # Large activations and small gradients: sends weigh more than allreduces.
         given["workload"]["model"]["hidden"], given["workload"]["sequence_length"] = 192, 8192
         given["limits"]["max_batch_tokens"] = 3 * replicas * 8192
-    given["pins"] |= {
-        "layout.tensor_parallel": gpus,
-        "layout.pipeline_parallel": stages,
-        "layout.data_parallel": replicas,
-    }
+    given["pins"] |= _parallel(gpus, stages=stages, replicas=replicas)
     given["hardware"]["accelerator"]["hbm_bytes"] = 3e9
     given["hardware"]["racks"] = racks
     for k, s in zip((r.randint(3, 4), r.randint(4, 6)), net["switches"], strict=True):
@@ -239,9 +229,8 @@ def _force(r: random.Random, given: dict[str, Any]) -> None:
 def _model(r: random.Random, kind: str) -> dict[str, Any]:
     model: dict[str, Any] = {"name": "m", "layers": r.randint(2, 3), "hidden": 1536, "heads": 6, "vocabulary": 4000}
     if kind == "experts":
-        model |= {
-            "experts": {"count": r.choice([2, 3, 4, 6]), "per_token": r.randint(1, 2), "ffn": r.choice([2048, 4096])}
-        }
+        experts = {"count": r.choice([2, 3, 4, 6]), "per_token": r.randint(1, 2), "ffn": r.choice([2048, 4096])}
+        model["experts"] = experts
         model["layers"] = 2
     if kind == "context":
         model |= {"hidden": 768, "heads": r.choice([2, 3, 6]), "layers": 2}

@@ -34,19 +34,19 @@ class Tabled(CheapestSearch):
     Prices that many shapes share are `slack` dollars lower than its own; `asked` of its own are known at first.
     """
 
-    _rtts = (1.0, 2.0, 3.0, 4.0)  # type: ignore[assignment]
-    _wavelengths = np.arange(1, 9)  # type: ignore[assignment]
+    _rtts = (1.0, 2.0, 3.0, 4.0)
+    _wavelengths = np.arange(1, 9)
 
     def __init__(self, r: random.Random, asked: int) -> None:
         usd = [math.inf if r.random() < 0.3 else 100.0 * r.randint(1, 9) for _ in self._rtts]
         self.usd = dict(zip(self._rtts, np.minimum.accumulate(usd).tolist(), strict=True))
         self.need = dict(zip(self._rtts, sorted(r.randint(1, 8) for _ in self._rtts), strict=True))
         self.slope, self.level = r.choice([0.0, 10.0, 150.0]), SlowdownLevel(1.0, 1.0, r.choice([0.0, 50.0]))
-        self.shape_problem = SimpleNamespace(racks=1, world=SimpleNamespace(sites=self))  # type: ignore[assignment]
+        self.shape_problem = SimpleNamespace(racks=1, world=SimpleNamespace(sites=self))
         self.cutoff = math.inf
         self.slack, self.shared = r.choice([0.0, 30.0, 200.0]), set[tuple[int, float]]()
         self.fewest = r.randint(1, self.need[self._rtts[0]])
-        self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}  # type: ignore[assignment]
+        self.asked = {(r.choice(self._wavelengths.tolist()), r.choice(self._rtts)) for _ in range(asked)}
 
     def price(self, waves: int, rtt: float) -> float:
         """Price the sites: it rises with wavelengths and falls with the round trip."""
@@ -70,10 +70,10 @@ class Tabled(CheapestSearch):
         return waves >= self.need[rtt]
 
     def _ask(self, waves: int, rtt: float) -> None:
-        self.asked.add((waves, rtt))  # type: ignore[attr-defined]
+        self.asked.add((waves, rtt))
 
     def _base(self, waves: int, rtt: float) -> float:
-        known = [self.price(n, t) for n, t in self.asked if n <= waves and t >= rtt]  # type: ignore[misc, str-unpack]
+        known = [self.price(n, t) for n, t in self.asked if n <= waves and t >= rtt]
         known += [self.price(n, t) - self.slack for n, t in self.shared if n <= waves and t >= rtt]
         return max(known, default=0.0)
 
@@ -124,7 +124,6 @@ TOYS: list[tuple[int, dict[str, Any]]] = [(6, {}), *((k, {"sites": k // 3 + 1, "
 @pytest.mark.parametrize(("seed", "how"), TOYS)
 def test_the_fastest_candidate_beats_the_target_or_none_does(seed: int, how: dict[str, Any]) -> None:
     world, plan = Solving().world(toy(seed, **how)), solved(toy(seed, **how)).plan
-    assert plan is not None
     q = ShapeProblem(world=world, column=plan.column, shape=plan.shape)
     later, sooner = (Target(plan.seconds * share, -math.inf, world.budget) for share in (1 + 1e-6, 1 - 1e-6))
     found = paid(FastestSearch(shape_problem=q, cutoff=math.inf), later)
@@ -181,7 +180,7 @@ def refused(search: FastestSearch, waves: int, rtt: float) -> list[float]:
     level = SlowdownLevel(1.0, 1.0, 0.0)
     search.asked[level] = [(waves, rtt, 10_000.0)]
     # What is known without the refusal is nothing.
-    search._lower_bounds = lambda _: np.zeros(5 if search.shape_problem.several else 1)  # type: ignore[method-assign]
+    search._lower_bounds = lambda _: np.zeros(5 if search.shape_problem.several else 1)
     assert not search._totals(level, rtt + 1.0).any()  # a longer round trip may cost less
     return [float(x) for x in search._totals(level, rtt)]
 
@@ -208,12 +207,10 @@ def test_what_a_refusal_says_of_other_wavelengths(gateway: bool | None, designed
 def test_known_prices_bound_the_others(seed: int) -> None:
     """Asked for in any order, prices of sites by wavelengths and round trip are never bounded above what sites cost."""
     r, i = random.Random(seed), toy(7, sites=3, forced=True)
-    assert i.grid is not None
     dear = {"interconnect_mw": 0.1, "upgrade": InterconnectUpgrade(step_mw=9, capex_usd=700)}  # of the nearest two
     nodes = [n.replaced(**dear if k == 0 else {"interconnect_mw": 9.0}) for k, n in enumerate(i.grid.nodes)]
     i = i.replaced(grid__nodes=tuple(nodes), grid__rules__interconnect__enabled=True)
     sites = Solving().world(i).sites
-    assert sites is not None
     parts = (sites.part(1, 2), sites.part(1, 1))
     asked = [(n, t) for n in (1, 3, 4) for t in sites.rtts_ms]
     usd = {x: placed.capital_usd if (placed := sites.cheapest(parts, Circuit(*x))) else math.inf for x in asked}

@@ -192,7 +192,6 @@ def days(i: Instance) -> float:
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
     found, pins = free(seed), own_choices(free(seed))
-    assert found.plan is not None and found.days is not None
     layers = {name: value for name, value in pins.items() if "layers_per_stage" in name}  # go together
     for some in (pins, layers, *({name: value} for name, value in pins.items() if name not in layers)):
         again = solved(with_pins(case(seed), **some))
@@ -204,7 +203,6 @@ def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
 def test_pins_never_improve(seed: int) -> None:
     """No other value of a choice gives fewer days, and the lower bounds hold below every value under a pin."""
     found = free(seed)
-    assert found.days is not None and found.lower_bound is not None and found.fabric_free_bound is not None
     assert found.fabric_free_bound <= found.lower_bound * (1 + TIE) <= found.days * (1 + 2 * TIE)
     tried, pinned_before = 0, case(seed).pins
     for name, value in own_choices(found).items():

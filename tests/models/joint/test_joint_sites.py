@@ -128,7 +128,6 @@ def test_a_robust_scenario_binds() -> None:
     assert set(two.parts) == {"W0"}
     i = with_network(with_years(alone, "expected", dry, curtailment_usd_per_mwh=100.0))
     less = placed(i, (SitePart(1, 2, ((0.0, 1.0),)),))
-    assert less is not None
     split = sites_section(Sites(instance=i), less, {"E0": 1.0})
     assert split.sites[0].facility_mw == pytest.approx(3.0)
     assert split.scenarios["dry"].running_mw == {"E0": 2.0}
@@ -411,5 +410,4 @@ def test_parts_of_two_sites_move_together() -> None:
 def test_a_plan_claims_nothing_of_sites_farther_apart(seed: int) -> None:
     """The sites of a plan are the cheapest within their own round trip, though a longer one was allowed."""
     plan = solved(toy(seed, sites=3, forced=True)).plan
-    assert plan is not None and plan.placed is not None and plan.placed.circuit is not None
     assert plan.placed.circuit.max_rtt_ms == plan.placed.rtt_ms

@@ -83,7 +83,6 @@ def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
     free = toy(seed, sites=2, forced=True)
     limit = 2 * min(x.seconds for x in cost_toy(free).front)
     best = cheapest(world(free), limit).plan
-    assert best is not None
     for site, number in best.blocks_by_site.items():
         for wanted in (number, number + 1, max(0, number - 1)):
             i = free.replaced(pins={**free.pins, f"placement.blocks.{site}": wanted})
@@ -104,7 +103,6 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     every, w = cost_toy(i), world(i)
     limit = min(x.seconds for x in every.front) * 4
     fastest = solved(i).plan
-    assert fastest is not None
     goal = LeastCapital(world=w, limit=limit, incumbent=fastest, seeks=True)
     goal.all_open()
     found, least = goal.incumbent, every.cheapest(limit)
@@ -117,7 +115,6 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
     """It says nothing of how much less money meets the deadline: half the way up from each refusal is asked next."""
     i, asked = toy(CASES[1][0]), list[float]()
     first = solved(i).plan
-    assert first is not None
     monkeypatch.setattr(least_capital, "CLIMBED", 0)
     monkeypatch.setattr(least_capital, "climb", lambda g, _: asked.append(g.world.budget / first.capital_usd))
     LeastCapital(world=world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
@@ -143,11 +140,9 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
     every, opened = cost_toy(i), dict[float, int]()
     limit = 2 * min(x.seconds for x in every.front)
     best = every.cheapest(limit)
-    assert best is not None
     for gap in (0.0, 0.5):
         found = cheapest(world(i), limit, end_gap=gap)
         assert found.status == "optimal" and found.usd is not None
-        assert found.lower_bound is not None
         assert found.lower_bound <= best.usd * (1 + 1e-9) <= found.usd * (1 + 2e-9)
         assert found.lower_bound >= (1 - gap) * found.usd * (1 - 1e-9)
         opened[gap] = sum(found.counts.values())
@@ -159,7 +154,6 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.models.joint.shapes.shape_problem.ShapeProblem.has_gateways", True)
     monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.with_gateways", lambda *_: None)
     i = toy(3, sites=2, forced=True)
-    assert i.limits.budget_usd is not None
     found = cheapest(world(i), math.inf)
     assert (found.status, found.plan) == ("unknown", None)
 
@@ -167,7 +161,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_layers_timed_for_another_machine_are_timed_anew_once() -> None:
     """A cache of a longer model changes no run's cost, and then keeps the layers of the run's own model."""
     i, cache = toy(6), JointCache()
-    other = i.replaced(workload__model=i.workload.model.replaced(hidden=3072))  # type: ignore[union-attr]
+    other = i.replaced(workload__model=i.workload.model.replaced(hidden=3072))
     solve_joint_cost(other, Solving(cache=cache))
     alone, shared = least_run_cost(i, Solving()), least_run_cost(i, Solving(cache=cache))
     assert alone.usd is not None
@@ -225,7 +219,6 @@ def in_days(i: Instance, days: float | None) -> JointSolution:
 def test_the_deadline_of_an_instance() -> None:
     i = toy(6)
     best = solved(i)
-    assert best.days is not None
     soon, any_time, never = in_days(i, best.days), in_days(i, None), in_days(i, best.days * 0.3)
     assert soon.days == pytest.approx(best.days) and soon.stopped == "proved"
     assert (any_time.usd or 0.0) < (soon.usd or 0.0)
@@ -273,7 +266,6 @@ def test_a_wide_bracket_is_honest() -> None:
     i = asked(6)
     days = days_of(i, fastest_of(problem_on(i, 5)).seconds)
     exact, wide, never = fewest_racks(i, days), fewest_racks(i, days, tolerance=0.5), fewest_racks(i, 1e-9)
-    assert exact.racks is not None and wide.racks is not None
     assert wide.too_few < exact.racks <= wide.racks <= (wide.too_few + 1) * 1.5
     assert (never.status, never.racks, never.plan) == ("infeasible", None, None)
 

@@ -149,7 +149,6 @@ def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites:
     world = Solving().world(i)
     column = next(columns(world, 1))
     block = column.strategy.block(column.p)
-    assert block is not None
     column = replace(column, d=total * block.replicas)
     every = largest_parts(column, sites)
     halves = every[: len(every) // 2], every[len(every) // 2 :]

@@ -88,7 +88,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
     i = toy(seed, **how)
     best, world, search = searched(i, share)
     limit, cheapest = best.seconds * (1 + share), cost_toy(i).cheapest(best.seconds * (1 + share))
-    assert cheapest is not None
     usd, every = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf), LocalToy(i)
     # Of each layout its cheapest plan; layouts that do not tie have the least rank of all: none may be found.
     ranks = {layout_of(x.column): -x.usd for x in sorted(every.tying(limit, usd), key=lambda x: -x.usd)}
@@ -117,7 +116,6 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     """At a share of 0 the cheapest of the fastest is found, and no end behind it is said to be proven."""
     i = toy(17)
     best = solve_joint(i, Solving()).plan
-    assert best is not None
     found = ends_within(Solving().world(i), best, 0.0)
     assert list(found.by_name) == ["capital"]
 
@@ -146,7 +144,6 @@ def test_a_share_that_no_fabric_has_closes_no_plan_of_less() -> None:
     best, world, search = searched(i, 0.2)
     limit = best.seconds * 1.2
     plan = least_capital_plan(LeastCapital(world=world, limit=limit, incumbent=best, within=0.2), search).plan
-    assert plan is not None
     ties = tied_plans._Ties(world=world, loop=search, seconds=limit, usd=plan.capital_usd * 1.2)
     nodes = len(search.heap) + len(search.opened)
     ranked: dict[str, Any] = dict.fromkeys(("rank", "least_rank"), lambda _: (0.0,)) | {"best": (1.0,)}
