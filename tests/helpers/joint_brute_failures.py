@@ -171,20 +171,11 @@ def failing(seed: int) -> Instance:
             "host": FailingPart(gpu_hours_per_event=10 * hours, repair_hours=1.0, out="rack"),
             "software": FailingPart(gpu_hours_per_event=2 * hours),
         },
-        measured_gpus=4,
-        scale_exponent=float(draw.choice([0.0, 0.3])),
-        correlated_share=0.05,
-        detection_seconds=20,
-        restart_seconds=float(draw.uniform(50, 500)),
-        restart_seconds_per_gpu=1.0,
-        warm_restart_seconds=30,
-        warm_restart_seconds_per_gpu=0.5,
-        elastic_stall_seconds=float(draw.uniform(30, 300)),
-        rejoin_seconds=600,
-        storage_bytes_per_second_per_gpu=2e7,
-        memory_bytes_per_second_per_gpu=1e9,
-        spare_targets=(0.0, 0.9, 0.99),
-    )
+        measured_gpus=4, scale_exponent=float(draw.choice([0.0, 0.3])), correlated_share=0.05, detection_seconds=20,
+        restart_seconds=float(draw.uniform(50, 500)), restart_seconds_per_gpu=1.0, warm_restart_seconds=30,
+        warm_restart_seconds_per_gpu=0.5, elastic_stall_seconds=float(draw.uniform(30, 300)), rejoin_seconds=600,
+        storage_bytes_per_second_per_gpu=2e7, memory_bytes_per_second_per_gpu=1e9, spare_targets=(0.0, 0.9, 0.99),
+    )  # fmt: skip
     return case(seed).replaced(reliability=r)
 
 

@@ -190,7 +190,7 @@ def problem_on(instance: Instance, racks: int) -> JointProblem:
 
 
 def racks_of(plan: JointPlan) -> int:
-    """Return the racks that the blocks of a joint plan fill, spares not counted."""
+    """Return the racks that the blocks of a joint plan fill, without spares."""
     return sum(plan.shape.blocks) * plan.column.block.racks
 
 

@@ -420,16 +420,10 @@ def test_pins_outside_the_space_are_refused(pins: dict[str, Any], words: str) ->
 
 
 OTHERWISE: dict[str, Iterable[Any]] = {
-    "tensor_parallel": range(1, 17),
-    "context_parallel": range(1, 17),
-    "expert_parallel": range(1, 17),
-    "pipeline_parallel": range(1, 17),
-    "virtual_stages": range(1, 9),
-    "microbatch_sequences": (1, 2, 4, 8),
-    "zero_stage": range(4),
-    "sequence_parallel": (False, True),
-    "schedule": get_args(schedule.Schedule),
-}
+    **dict.fromkeys(("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel"), range(1, 17)),
+    "virtual_stages": range(1, 9), "microbatch_sequences": (1, 2, 4, 8), "zero_stage": range(4),
+    "sequence_parallel": (False, True), "schedule": get_args(schedule.Schedule),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [8, *more(0, 2, 3, 4, 5)])

@@ -206,7 +206,7 @@ class FewestDays(Goal):
         return True
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield floors of a shape's seconds by its fastest networks, each asked of the sites once it is due."""
+        """Yield floors of a shape's seconds by its fastest networks, each put to the sites once it is due."""
         q = ShapeProblem(world=self.world, column=x.column, shape=x.shape)
         search, known = FastestSearch(shape_problem=q, cutoff=self.most_seconds), (q.traffic, q.shape.blocks)
         while (candidate := search.next(self.target)) is not None:

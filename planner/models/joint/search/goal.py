@@ -212,11 +212,11 @@ class Goal(ABC):
         return c
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether a column, asked before it is timed and when it is opened, is of no use to the goal."""
+        """Return whether a column is of no use to the goal, before the search times it and again when it opens it."""
         return False
 
     def unhoused(self, q: ShapeProblem, *, ask: bool) -> bool:
-        """Return whether the goal's budget pays no sites for a shape, nor for less even ones, as is known or asked."""
+        """Return whether the goal's budget pays no sites for a shape or less even ones; `ask` the sites if unknown."""
         if ask:
             return not q.may_be_housed
         site_bounds, rtts = q.world.site_bounds, q.rtts_ms  # as an earlier answer of the sites says

@@ -79,7 +79,7 @@ class NetworkCandidate:
 
 @dataclass(kw_only=True)
 class FastestSearch:
-    """The search for a shape's fastest plan: network candidates by time, each asked of the sites until one is paid.
+    """The search for a shape's fastest plan: network candidates by time, each put to the sites until one is paid.
 
     Capital is bounded from below, first without and then with the answers of the sites.
     """

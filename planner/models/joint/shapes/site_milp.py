@@ -154,7 +154,7 @@ def design_fibre(m: Any, q: SiteQuestion) -> None:
 
 
 def total_musd(m: Any, q: SiteQuestion) -> Any:
-    """Sum a site MILP's capital of sites, racks, lines, fabrics, fibre, counted energy and soft penalties, in M$."""
+    """Sum a site MILP's capital of sites, racks, lines, fabrics, fibre, budgeted energy and soft penalties, in M$."""
     years = q.data.instance.limits.budgeted_years
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
