@@ -12,7 +12,7 @@ import calibration_rows
 import pytest
 from each_case import each
 from fitted_constants import EVERY
-from worked_plan import instance_with
+from worked_plan import instance_with, with_entries
 
 import planner
 from planner.errors import InputError
@@ -295,22 +295,44 @@ def test_an_entry_like_another() -> None:
     assert bare["products"] == A["products"] | {"source": taken} and bare["source"] == {"peak": taken, "ports": taken}
 
 
-@each("pooled", [False, True])
-def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
-    """An instance or a pool may state one figure of a GPU and take the rest over; an unknown name is told."""
-    data = json.loads((shipped_folder() / f"{'two-pools' if pooled else 'one-rack'}.json").read_text(encoding="utf-8"))
-    holder = data["hardware"]["pools"][1] if pooled else data["hardware"]
-    path = "hardware.pools[1].accelerator.like" if pooled else "hardware.accelerator.like"
-    holder["accelerator"] = {"name": "mine", "like": "GB200", "hbm_bytes": 1e11}
-    hardware = load_instance(data).hardware
-    gpu = hardware.pools[1].accelerator if pooled else hardware.accelerator
+@each(
+    ("instance", "path"),
+    [("one-rack", "accelerator"), ("two-pools", "pools.0.accelerator"), ("two-pools", "pools.1.accelerator")],
+)
+def test_an_inline_accelerator_like_one_of_the_catalogue(instance: str, path: str) -> None:
+    """An instance or a pool may state one figure of a GPU and take the rest over; a wrong name alone is told."""
+    data = json.loads((shipped_folder() / f"{instance}.json").read_text(encoding="utf-8"))
+    mine = {"name": "mine", "like": "GB200", "hbm_bytes": 1e11}
+    gpu: Any = load_instance(with_entries(data, {f"hardware.{path}": mine})).hardware
+    for key in path.split("."):
+        gpu = gpu[int(key)] if key.isdecimal() else getattr(gpu, key)
     entry = catalogue("accelerators")["GB200"]
     assert isinstance(gpu, Accelerator) and (gpu.name, gpu.hbm_bytes) == ("mine", 1e11)
     assert gpu.gemm_efficiency.max_share == entry["gemm_efficiency"]["max_share"]
     assert gpu.source["nic_efficiency"] == "taken over from GB200"
-    holder["accelerator"]["like"] = "GB20"
-    with pytest.raises(InputError, match=re.escape(f"{path}: 'GB20' is not in the catalogue; did you mean")):
-        load_instance(data)
+    place = re.sub(r"\.(\d)", r"[\1]", f"instance: hardware.{path}.like")
+    due = "must be a name of the catalogue (is {}); fix it there"
+    told = {"GB20": "'GB20' is not in the catalogue; did you mean 'GB200'?", 3: due.format(3), None: due.format("null")}
+    for like, complaint in told.items():
+        with pytest.raises(InputError) as refused:
+            load_instance(with_entries(data, {f"hardware.{path}": mine | {"like": like}}))
+        assert str(refused.value) == f"{place}: {complaint}"
+
+
+@each(
+    ("key", "law", "complaint"),
+    [
+        ("law", {"kind": "x", "e": 1}, ".kind: input should be 'points' or 'loss' (is \"x\"); fix it there"),
+        ("law", {"kind": "loss", "like": "x"}, ".like: unknown key; known: a, alpha, b, beta, e, flop, kind, note, "
+         "parameters, source, tokens"),
+        ("loss", {"kind": "points", "flop": [1]}, ".kind: input should be 'loss' (is \"points\"); fix it there"),
+    ],
+)  # fmt: skip
+def test_a_law_of_a_wrong_kind_is_told_so_and_no_key_of_it(key: str, law: dict[str, Any], complaint: str) -> None:
+    data = json.loads((shipped_folder() / "5gw-best-6-months.json").read_text(encoding="utf-8"))
+    with pytest.raises(InputError) as refused:
+        load_instance(with_entries(data, {f"workload.choose.{key}": law}))
+    assert str(refused.value) == f"instance: workload.choose.{key}{complaint}"
 
 
 @each(

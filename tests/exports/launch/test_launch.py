@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import invoke
+from commands import invoke, refusal
 from each_case import each
-from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, question
+from launch_layouts import DENSE, INSTANCES, layout_of, plan_for, question
 
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import LaunchRun, _parallel, decided, launch_file, nearest_choices, run_of
+from planner.exports.launch import FORMS, LaunchRun, _parallel, decided, launch_file, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
-from planner.imports.recipes import layout_of_run, run_of_text
+from planner.imports.recipes import form_of, layout_of_run, run_of_text
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
@@ -77,7 +77,7 @@ def run_for(model: str, layout: dict[str, Any]) -> tuple[LaunchRun, Plan, Instan
 
 def back(framework: str, run: LaunchRun) -> OwnRun:
     """Return the run that is read back from what is written of a run for a framework."""
-    return run_of_text(launch_file(run, framework), Path(f"own{SUFFIX[framework]}"))
+    return run_of_text(launch_file(run, framework), Path(f"own.{FORMS[framework]}"))
 
 
 @pytest.mark.parametrize(("framework", "model", "layout"), TRIPS)
@@ -622,3 +622,18 @@ def test_by_command(tmp_path: Path) -> None:
     run("evaluate", instance, "--from-flags", text, *pins, "-o", other, allowed=(0, 3))
     assert "layout.tensor_parallel" in run("compare", plan, other, "--diff")
     run("show", plan)
+
+
+@each(("framework", "form"), FORMS.items())
+def test_a_file_is_written_where_it_can_be_read_back(framework: str, form: str, tmp_path: Path) -> None:
+    """The ending says how a file is read: another, or none where it is needed, is refused before all work."""
+    (tmp_path / "plan.json").write_text(run_for("llama3-70b", DENSE)[1].model_dump_json())
+    for name in ("own", "own.sh", "own.toml", "own.yml", "own.json"):
+        output = tmp_path / name
+        done = invoke("export", "launch", tmp_path / "plan.json", "--for", framework, "-o", output)
+        if form_of(output) == form:
+            assert done.exit_code == 0 and run_of_text(output.read_text(), output).framework == framework
+        else:
+            assert refusal(done) == f"{output}: must end in .{form}, by which it is read back; rename it"
+            assert not output.exists()
+    assert invoke("export", "launch", tmp_path / "plan.json", "--for", framework, "-o", "/dev/null").exit_code == 0
