@@ -35,19 +35,10 @@ RACKS, PER_RACK, PODS = 16, 16, 4
 
 def _topology() -> Topology:
     """256 nodes named by rack and place, 16 a leaf, four leaves a pod."""
-    leaves = [
-        TopologySwitch(
-            name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK))
-        )
-        for r in range(RACKS)
-    ]
-    return Topology(
-        switches=(
-            *leaves,
-            *(TopologySwitch(name=f"pod{p}", parent="core") for p in range(PODS)),
-            TopologySwitch(name="core"),
-        )
-    )
+    racks = [tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK)) for r in range(RACKS)]
+    leaves = [TopologySwitch(name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=nodes) for r, nodes in enumerate(racks)]
+    pods = [TopologySwitch(name=f"pod{p}", parent="core") for p in range(PODS)]
+    return Topology(switches=(*leaves, *pods, TopologySwitch(name="core")))
 
 
 NODES = [n for s in _topology().switches for n in s.nodes]
@@ -243,14 +234,10 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
     """On running nodes a node list is sorted by name, as an order of names is; hostfile and torchrun keep any order."""
     if reason := why_not(daemons=True):
         pytest.skip(reason)
-    leaves = (("n2", "n10", "n1"), ("n3", "n11", "n20"))
-    tree = Topology(
-        switches=(
-            TopologySwitch(name="top"),
-            *(TopologySwitch(name=f"l{i}", parent="top", nodes=n) for i, n in enumerate(leaves)),
-        )
-    )
-    names = [n for own in leaves for n in own]
+    sizes = (("n2", "n10", "n1"), ("n3", "n11", "n20"))
+    leaves = (TopologySwitch(name=f"l{i}", parent="top", nodes=n) for i, n in enumerate(sizes))
+    tree = Topology(switches=(TopologySwitch(name="top"), *leaves))
+    names = [n for own in sizes for n in own]
     nodes = ("n11", "n2", "n20", "n1")
     placed = placed_on("j", nodes, gpus_per_node=1)
     (tmp_path / "ranks").write_text(hostfile(placed, tree))
@@ -273,11 +260,6 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
 TREE = Topology(switches=(TopologySwitch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
 
 
-def _read(directory: Path, text: str) -> NodeStates:
-    (directory / "states").write_text(text)
-    return read_states(directory / "states")
-
-
 STATES = {
     FREE: "idle IDLE idle~ idle#",
     BUSY: "alloc allocated mix comp resv plnd mix- alloc~ idle- alloc+",
@@ -285,47 +267,43 @@ STATES = {
 }
 
 
-@each(("state", "meaning"), [(s, meaning) for meaning, all_s in STATES.items() for s in all_s.split()])
-def test_each_state_means_one_thing(tmp_path: Path, state: str, meaning: int) -> None:
-    """Idle nodes are free though powered off, nodes with work or a promise busy, all others down."""
-    found = _read(tmp_path, f"n[1-2] {state}\n")
-    assert [len(found.free), len(found.busy), len(found.down)] == [2 * (meaning == m) for m in (FREE, BUSY, DOWN)]
+def test_each_state_means_one_thing(tmp_path: Path) -> None:
+    """Idle nodes are free though powered off, nodes with work or a promise busy, all others down.
 
-
-def test_a_node_of_two_partitions_is_as_its_worst(tmp_path: Path) -> None:
+    A node of two partitions is as its worst.
+    """
+    for state, meaning in ((state, meaning) for meaning, states in STATES.items() for state in states.split()):
+        found = _read(tmp_path, f"n[1-2] {state}\n")
+        assert [len(found.free), len(found.busy), len(found.down)] == [2 * (meaning == m) for m in (FREE, BUSY, DOWN)]
     found = _read(tmp_path, "n1 idle\nn1 mix\n\nn2 drain\nn2 idle\nn3 idle\nn3 idle\n")
     assert (found.free, found.busy, found.down) == ({"n3"}, {"n1"}, {"n2"})
 
 
-def _nodes(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    return {"nodes": [{"name": "n1", **first}, {"name": "n2", **second}]}
-
-
-def _sinfo(*states: list[str]) -> dict[str, Any]:
-    return {"sinfo": [{"node": {"state": x}, "nodes": {"nodes": [f"n{i}"]}} for i, x in enumerate(states, 1)]}
-
-
-def _items(*parts: dict[str, Any]) -> dict[str, Any]:
-    return {"items": [{"metadata": {"name": f"n{i}"}, **x} for i, x in enumerate(parts, 1)]}
-
-
-def _ready(status: str) -> dict[str, Any]:
-    return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+def _listed(key: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    """Return JSON of scontrol's nodes or Kubernetes' items n1, n2, ..."""
+    named = ({"name": f"n{i}"} for i, _ in enumerate(parts, 1))
+    return {key: [({"metadata": x} if key == "items" else x) | part for x, part in zip(named, parts, strict=True)]}
 
 
 @each(
     "data",
     [
-        _nodes({"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
-        _nodes({"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"state": ["IDLE", "DRAIN"]}),
-        _sinfo(["IDLE"], ["IDLE", "NOT_RESPONDING"]),
-        _items({}, {"spec": {"unschedulable": True}}),
-        _items(_ready("True"), _ready("Unknown")),
+        _listed("nodes", {"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
+        _listed("nodes", {"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"state": ["IDLE", "DRAIN"]}),
+        {"sinfo": [{"node": {"state": ["IDLE", *x]}, "nodes": {"nodes": [n]}}
+                   for n, x in (("n1", []), ("n2", ["NOT_RESPONDING"]))]},
+        _listed("items", {}, {"spec": {"unschedulable": True}}),
+        _listed("items", *({"status": {"conditions": [{"type": "Ready", "status": x}]}} for x in ("True", "Unknown"))),
     ],
-)
+)  # fmt: skip
 def test_json_of_every_age(tmp_path: Path, data: object) -> None:
     found = _read(tmp_path, json.dumps(data))
     assert (found.free, found.busy, found.down) == ({"n1"}, frozenset(), {"n2"})
+
+
+def _read(directory: Path, text: str) -> NodeStates:
+    (directory / "states").write_text(text)
+    return read_states(directory / "states")
 
 
 @each(
