@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from commands import invoke, refusal
 from each_case import each
-from launch_layouts import DENSE, INSTANCES, layout_of, plan_for, question
+from launch_layouts import DENSE, layout_of, plan_for, question
 
 import planner
 from planner.errors import InputError
@@ -580,27 +580,6 @@ def test_stages_in_every_writing(flags: str, expected: Any) -> None:
         return
     layout = run_of_text(text, Path("args")).layout
     assert (layout["virtual_stages"], layout.get("layers_per_stage")) == expected
-
-
-def test_by_command(tmp_path: Path) -> None:
-    """The commands: flags out, flags in, and the plan of one's own layout beside the planner's."""
-    (tmp_path / "own.sh").write_text(OWN)
-    own, plan, text, other = (str(tmp_path / x) for x in ("own.sh", "own.json", "launch.sh", "other.json"))
-    instance = str(INSTANCES / "cluster-1k.json")
-
-    def run(*words: str, allowed: tuple[int, ...] = (0,)) -> str:
-        done = invoke(*words)
-        assert done.exit_code in allowed, done.output
-        return done.output
-
-    run("evaluate", instance, "--from-flags", own, "-o", plan)
-    assert run("check", plan) == ""
-    run("export", "launch", plan, "--for", "megatron", "-o", text)
-    assert "--tensor-model-parallel-size 8" in Path(text).read_text()
-    pins = "--pin", "tp=4", "--pin", "pp=8"
-    run("evaluate", instance, "--from-flags", text, *pins, "-o", other, allowed=(0, 3))
-    assert "layout.tensor_parallel" in run("compare", plan, other, "--diff")
-    run("show", plan)
 
 
 @each(("framework", "form"), FORMS.items())
