@@ -20,7 +20,6 @@ from planner.errors import InputError
 from planner.imports import grid_drafts, read_grid
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import geojson, shortage
-from planner.imports.instance_file import PLACES
 from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid, NewLine, PowerNode
 from planner.physics.site.wan import great_circle_km
@@ -234,25 +233,6 @@ def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
     assert "buses of negative demand feed in whatever is planned: 1" in (g.note or "")
     assert max(x.rating_mw for x in g.lines) == 300 + 30
     assert all(n.load_mw >= 0 for n in imported(tmp_path, "case4.m", at="40,-75").grid.nodes)
-
-
-# Latitude and longitude of the cities, by the gazetteer of the US Census.
-CITIES = {
-    "abilene": (32.45, -99.74), "new-albany": (40.08, -82.81), "council-bluffs": (41.26, -95.86),
-    "goodyear": (33.44, -112.36), "ashburn": (39.04, -77.49),
-}  # fmt: skip
-# Between which meridians an interconnection's places are; that of Texas lies within the eastern one's.
-MERIDIANS = {"western": (-125, -104), "ercot": (-104, -94), "eastern": (-104, -67)}
-
-
-def test_places_are_where_their_cities_are() -> None:
-    """Each place is within some km of the city of its name, in the interconnection that serves it."""
-    assert {name for name, *_ in PLACES} == set(CITIES)
-    for name, _, interconnection, latitude, longitude, usd_per_mwh in PLACES:
-        assert (latitude, longitude) == pytest.approx(CITIES[name], abs=0.05)
-        west, east = MERIDIANS[interconnection]
-        assert west < longitude < east
-        assert 20 <= usd_per_mwh <= 80  # of large users
 
 
 @each(("rating", "reactance"), [(math.inf, 0.1), (100.0, math.inf)])

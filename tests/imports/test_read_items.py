@@ -253,9 +253,3 @@ def test_a_run_of_another_stack_or_of_no_stated_model_is_told() -> None:
     lines = list(doubts(titan, load_instance("cluster-1k")))
     assert len(lines) == 2 and "states no figures of the model" in lines[0] and "run of torchtitan" in lines[1]
     assert list(doubts(run_of_text(f"{BASE} --num-layers 80", SCRIPT), load_instance("cluster-1k"))) == []
-
-
-@each(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
-def test_a_flag_without_its_number_is_named(flag: str, is_: str) -> None:
-    with pytest.raises(InputError, match=rf"line 2: --micro-batch-size: must be a whole number \S*.*\({is_}\)"):
-        read(f"pretrain_gpt.py --tensor-model-parallel-size 8\n{flag}\n")

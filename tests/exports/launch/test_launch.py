@@ -547,6 +547,9 @@ def test_a_script_of_ones_own() -> None:
         ("own.toml", OWN, "[a", "own.toml: is no TOML"),
         ("own.toml", OWN, "a = 1", "own.toml: has none of parallelism, training.local_batch_size"),
         ("own.json", OWN, "{}", "own.json: has none of train_batch_size"),
+        ("own.json", OWN, "", "own.json: has none of train_batch_size"),
+        ("own.yaml", OWN, "# later\n", "by which a recipe of NeMo is known; give a shell script"),
+        ("own.sh", "--micro-batch-size 1 ", "--micro-batch-size ", "must be a whole number from 1 (has no value)"),
         ("own.yaml", OWN, "model:\n  tensor_model_parallel_size: x\n", "must be a whole number from 1 (is 'x')"),
     ],
 )
