@@ -37,7 +37,7 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = 
 
 
 def shown(value: Any) -> str:
-    """Write a value as JSON, cut to 80 characters, for an error's message."""
+    """Write the first 80 characters of a value's JSON for an error's message."""
     return json.dumps(value, default=str)[:80]
 
 

@@ -259,11 +259,11 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 def csv_rows(path: Path, text: str, *, delimiter: str = ",", titled: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield the header of a CSV file and each row that has a filled cell, with the line on which it ends.
 
-    `titled`: rows above the header have one filled cell. InputError names the line of quotes that do not close, or of a
-    row that has not as many cells as the header.
+    `titled`: rows above the header have one filled cell. InputError names the line of wrong quotes (of a row whose
+    quotes do not close its first), or of a row that has not as many cells as the header.
     """
     # Not splitlines: a cell may hold U+0085, U+2028 or U+2029.
-    reader, width = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 0
+    reader, width, first = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 0, 1
     try:
         for row in reader:
             header = titled and not width
@@ -273,8 +273,11 @@ def csv_rows(path: Path, text: str, *, delimiter: str = ",", titled: bool = Fals
                     problem = f"has {len(row)} cells where the header has {width}"
                     raise InputError(f"{path}: line {reader.line_num}: {problem}; add or remove commas")
                 yield reader.line_num, row
+            first = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}: line {reader.line_num}: {error}; correct the quotes there") from None
+        # A quote that is not closed takes in all lines after it.
+        line = first if str(error) == "unexpected end of data" else reader.line_num
+        raise InputError(f"{path}: line {line}: {error}; correct the quotes there") from None
 
 
 def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.argument_ranges import bounded
 from planner.errors import InputError
-from planner.units import bounded
 
 if TYPE_CHECKING:
     from planner.cluster import Job, Placement, Topology

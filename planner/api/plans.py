@@ -9,10 +9,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.argument_ranges import bounded
 from planner.errors import InputError, needed
 from planner.plan import VIEWS
 from planner.plan.plan_files import read_plan
-from planner.units import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from typer import Argument, Option
 
+from planner.argument_ranges import bounded
 from planner.errors import InputError, InternalError, needed
 from planner.files import encoded, exists, json_or_text, require_folder, require_writable, unwritable, write_atomically
 from planner.plan.plan_files import read_plan
-from planner.units import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:

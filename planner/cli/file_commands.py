@@ -174,10 +174,10 @@ def launch(
     placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
-    from planner.exports.launch import STACKS, launch_file, run_of
+    from planner.exports.launch import FORMS, STACKS, launch_file, run_of
     from planner.formats.cluster_files import placement_of
     from planner.imports.megatron_flags import REMEDY
-    from planner.imports.recipes import run_of_text, written_like
+    from planner.imports.recipes import form_of, run_of_text, written_like
     from planner.planning.evaluate import own_step, runnable_layout
 
     framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them
@@ -190,6 +190,9 @@ def launch(
         raise InputError(f"--for {framework}: {like} is of {own}; leave out --for, or give another file")
     framework = own or framework or "megatron"
     console.require_choice("--for", framework, FRAMEWORKS)
+    form = FORMS[framework] if like is None else form_of(like)
+    if output is not None and form_of(output) != form and (output.is_file() or not output.exists()):  # or a device
+        raise InputError(f"{output}: must end in .{form}, by which it is read back; rename it")
     with console.showable_plan(plan) as given:
         run = run_of(given, str(plan))
         near = None if exact else runnable_layout(given, run, framework)

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 from typer import BadParameter, Exit, Option, Typer
 from typer.core import TyperGroup
 
+from planner.argument_ranges import RANGES
 from planner.cli import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
 from planner.cli.console import ExitCode, watched
 from planner.errors import InputError, PlannerError
-from planner.units import RANGES
 from planner.version import __version__
 
 EXIT_CODES = (  # shown below the options of `planner --help`

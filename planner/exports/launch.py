@@ -32,6 +32,7 @@ STACKS = {
     "torchtitan": "torchtitan",
     "deepspeed": "megatron-deepspeed",
 }
+FORMS = {"megatron": "sh", "nemo": "yaml", "torchtitan": "toml", "deepspeed": "json"}  # endings of their files
 RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 # Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
 Flags = dict[str, object]

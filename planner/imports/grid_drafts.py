@@ -1,4 +1,4 @@
-"""Tables of a grid's files, and the draft read from them: completed, written, and asked whether it feeds its load."""
+"""Tables of a grid's files, and the draft read from them: completed, written, and checked to feed its load."""
 
 import difflib
 import json

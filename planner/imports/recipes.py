@@ -62,25 +62,30 @@ VIRTUAL_LAYERS, VIRTUAL_STAGES = "num-layers-per-virtual-pipeline-stage", "num-v
 GRANULARITY, QUEUES = "recompute-granularity", "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
+def form_of(path: Path) -> str:
+    """Return the format in which a training run's file is read, by its suffix: toml, json, yaml, or sh for a script."""
+    return {".toml": "toml", ".json": "json"}.get(path.suffix.lower(), "yaml" if path.suffix.lower() in YAML else "sh")
+
+
 def parsed(text: str, path: Path) -> Any:
-    """Parse a user's training run file by its suffix into nested data, or a script. InputError: not of that format."""
-    where, suffix = str(path), path.suffix.lower()
-    if suffix == ".toml":
+    """Parse a user's training run file into nested data, or a script. InputError: not of the format of its suffix."""
+    where, form = str(path), form_of(path)
+    if form == "toml":
         try:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{where}: is no TOML ({error}); correct it") from None
-    if suffix == ".json":
+    if form == "json":
         return parse_json(text, where) if text.strip() else None
-    return read_yaml_data(text, where) if suffix in YAML else read_script(text, where)
+    return read_yaml_data(text, where) if form == "yaml" else read_script(text, where)
 
 
 def run_of_text(text: str, path: Path) -> OwnRun:
     """Return the training run of a file's text, by the file's suffix; a script's by whose flags or overrides it has."""
     script, where = parsed(text, path), str(path)
     if not isinstance(script, Script):
-        found = STARTED.search(text) if path.suffix.lower() in YAML else None
-        run_of = {".toml": torchtitan_run, ".json": deepspeed_run}.get(path.suffix.lower(), nemo_run)
+        found = STARTED.search(text) if form_of(path) == "yaml" else None
+        run_of = {"toml": torchtitan_run, "json": deepspeed_run, "yaml": nemo_run}[form_of(path)]
         run = run_of(RunValues(TrackedItems(dict(leaves(script))), where))
         return replace(run, gpus=run.gpus or (int(found[1]) * int(found[2]) if found else None))
     flags = script.flags
@@ -290,8 +295,7 @@ def written_like(
         named, data.dashes = (data.overrides, "") if file.framework == "nemo" else (data.flags, "--")
         present = {key: typed(value) for key, value in named.items()}  # True where a flag has no value
     else:
-        kind, present = path.suffix.lower()[1:].replace("yml", "yaml"), dict(leaves(data))
-        recipe = TableText(text, str(path), kind=kind)
+        recipe, present = TableText(text, str(path), kind=form_of(path)), dict(leaves(data))
     reported = [f"{path}: {line}" for line in doubts(file, instance)]
     if placed is not None and (gpus := len(placed.nodes) * gpus_of_node(placed)) != run.gpus:
         raise InputError(f"{path}: the placement has {gpus:,} GPUs, the plan {run.gpus:,}; place that plan")

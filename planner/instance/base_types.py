@@ -26,6 +26,8 @@ Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
 SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if version == 2 else version)]
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[int | str, ...]
+# Keys at which some faults are those of the whole part, from which all else that is wrong with it follows.
+CAUSES: dict[int | str, tuple[str, ...]] = {"kind": ("literal_error",), "like": (UNKNOWN_NAME, "extra_forbidden")}
 SINGLE_DUE = ("string_type", "float_type", "int_type", "literal_error")
 OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
 UNNAMED = (  # places of wrong values to which others refer, and complaints that are then due to them
@@ -193,14 +195,16 @@ def out_of_range(instance: BaseModel) -> Iterator[str]:
 
 @dataclass
 class Faults:
-    """Faults of JSON data: complaints, and replaced places, near which further complaints are dropped."""
+    """Faults of JSON data: complaints, and replaced or copied places, near which further complaints are dropped."""
 
     lines: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)  # from places at which their faults are told
 
     def add(self, path: str, complaint: str) -> None:
-        """Add a complaint about a place of JSON data, unless its value is replaced by a placeholder."""
-        pairs = ((outer, inner) for place in self.replaced for outer, inner in ((path, place), (place, path)))
+        """Add a complaint about a place of JSON data, unless its value is a placeholder or a copy."""
+        places = (*self.replaced, *self.copied)
+        pairs = ((outer, inner) for place in places for outer, inner in ((path, place), (place, path)))
         if not any(inner == outer or inner.startswith((f"{outer}.", f"{outer}[")) for outer, inner in pairs):
             self.lines.append(f"{path}: {complaint}" if path else complaint)
 
@@ -232,10 +236,10 @@ def validated(
             found = list(_errors(error, model, data))
         # A list is too short where its items are wrong.
         wrong = [error for error in found if not any(one[0][: len(error[0])] == error[0] != one[0] for one in found)]
-        for path, complaint in wrong:
+        for path, _, complaint in wrong:
             faults.add(dotted(path), complaint)
         data = json.loads(json.dumps(data, default=str))
-        places = {path: dotted(path) for path, _ in wrong}
+        places = {part: dotted(part) for _, part, _ in wrong}
         if not all(put_stand_in(model, data, path, drop=name in faults.replaced) for path, name in places.items()):
             break  # too much is wrong to go on
         faults.replaced += places.values()
@@ -251,41 +255,40 @@ def validated(
     return result
 
 
-def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
-    errors, faults = list[tuple[Location, Any, Location, int]](), error.errors(include_url=False)
-    kinds = [x["loc"][:-1] for x in faults if x["loc"][-1:] == ("kind",) and x["type"] == "literal_error"]
-    unlike = (x["loc"][:-1] for x in faults if x["type"] == "extra_forbidden")
-    strange = [*kinds, *(form for form in unlike if len(located(form, data, missing=False)) < len(form))]
+def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, Location, str]]:
+    """Yield the place of each fault, that of the value to replace, and the complaint."""
+    faults = error.errors(include_url=False)
+    causes = [x["loc"] for x in faults if x["loc"] and x["type"] in CAUSES.get(x["loc"][-1], ())]
+    faults = [x for x in faults if x["loc"] in causes or not any(x["loc"][: len(y) - 1] == y[:-1] for y in causes)]
+    errors = list[tuple[Location, Any, bool]]()
     for fault in faults:
-        # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name;
-        # of objects the one whose kind it gives, or else whose keys. So a fault of another form counts where there is
-        # none of a lower rank, and that of its kind before others.
-        path = located(fault["loc"], data, missing=fault["type"] == "missing")
+        # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
+        # So a fault of another form counts where there is none of that.
         nested = isinstance(fault["input"], (dict, list, tuple))
         other = fault["type"] in (SINGLE_DUE if nested else ("tuple_type", "list_type"))
-        form = next((form for form in strange if fault["loc"][: len(form)] == form), None)
-        key = path if other or form is None else located(form, data, missing=False)
-        rank = 3 if other else 0 if form is None else 1 if form in kinds and fault["loc"] == (*form, "kind") else 2
-        errors.append((path, fault, key, rank))
-    for path, fault, key, rank in errors:
-        if rank and any(less < rank and own[: len(key)] == key for own, _, _, less in errors):
+        errors.append((located(fault["loc"], data, missing=fault["type"] == "missing"), fault, other))
+    for path, fault, other in errors:
+        if other and any(own[: len(path)] == path for own, _, also in errors if not also):
             continue
+        part = path[:-1] if fault["loc"] in causes and path[-1:] == fault["loc"][-1:] else path
         if fault["type"] == "extra_forbidden":
-            holders = _forms_at(model, path[:-1])
-            keys: Schema = next((form["properties"] for form in holders if "properties" in form), {})
-            known = sorted(own for own in keys if own not in ADDED_KEYS)
-            yield path, f"unknown key; {hint(str(path[-1]), known, KEY_CUTOFF) if known else 'remove it'}"
+            keys = {key for form in _forms_at(model, path[:-1]) for key in form.get("properties", ())}
+            known = sorted(keys.difference(ADDED_KEYS))
+            yield path, part, f"unknown key; {hint(str(path[-1]), known, KEY_CUTOFF) if known else 'remove it'}"
         elif fault["type"] == "missing":
-            yield path, "is missing; add it"
+            yield path, part, "is missing; add it"
         elif fault["type"] == UNKNOWN_NAME:
-            yield path, fault["msg"]
+            yield path, part, fault["msg"]
+        elif fault["type"] == "union_tag_invalid":
+            due, kind = fault["ctx"]["expected_tags"].replace(", ", " or "), shown(fault["input"]["kind"])
+            yield (*path, "kind"), part, f"input should be {due} (is {kind}); fix it there"
         else:
             message = fault["msg"].removeprefix("Value error, ")
             message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
             message = message.replace("tuple", "list").replace(" after validation", "")
             whole = isinstance(fault["input"], (dict, list)) and not fault["type"].endswith(("_type", "literal_error"))
             value = "" if whole else f" (is {shown(fault['input'])})"
-            yield path, f"{message}{value}; fix it there"
+            yield path, part, f"{message}{value}; fix it there"
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:

@@ -64,22 +64,22 @@ class Named:
 
     def entry(self, given: Any, info: ValidationInfo) -> Any:
         """Return the entry of a part given by its name, a part completed by the entry that it is like, or any other."""
-        like = given.get(LIKE) if self.kind == "accelerators" and isinstance(given, Mapping) else None
-        name, known = given if like is None else like, catalogue(self.kind)
-        in_full, is_object = info.context == IN_FULL, isinstance(given, (Mapping, BaseModel))
-        if (is_object and (in_full or not isinstance(name, str))) or (name is not None and name == self.other):
+        is_like = self.kind == "accelerators" and isinstance(given, Mapping) and LIKE in given
+        name, known, in_full = given[LIKE] if is_like else given, catalogue(self.kind), info.context == IN_FULL
+        is_object = isinstance(given, (Mapping, BaseModel))
+        if (is_object and (in_full or not is_like)) or (name is not None and name == self.other):
             return given
         if in_full or not isinstance(name, str) or name not in known:
             due = "an object, as a plan has every part in full" if in_full else "an object or a name of the catalogue"
-            problem = f"must be {due} (is {shown(given)}); fix it there"
+            problem = f"must be {'a name of the catalogue' if is_like else due} (is {shown(name)}); fix it there"
             if isinstance(name, str) and not in_full:
                 problem = f"{name!r} is not in the catalogue; {hint(name, sorted(known))}"
             error = PydanticCustomError(UNKNOWN_NAME, "{problem}", {"problem": problem})
-            location = () if like is None else (LIKE,)
+            location = (LIKE,) if is_like else ()
             raise ValidationError.from_exception_data(
                 str(name), [InitErrorDetails(type=error, loc=location, input=name)]
             )
-        return known[name] if like is None else completed(given, known)
+        return completed(given, known) if is_like else known[name]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the schema by which pydantic takes the entry of a name before it validates an instance's part."""
@@ -88,7 +88,7 @@ class Named:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the JSON Schema of an instance's part with the string that names it."""
         inline = handler(schema)
-        return {"anyOf": [*inline.get("anyOf", [inline]), {"type": "string"}]}
+        return {"anyOf": [*(inline.get("anyOf") or inline.get("oneOf") or [inline]), {"type": "string"}]}
 
 
 def by_default(kind: str, name: str, description: str) -> Any:

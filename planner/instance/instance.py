@@ -52,7 +52,7 @@ class Objective(Frozen):
 
     @property
     def in_days(self) -> bool:
-        """Whether the objective is the fewest days, counted from the first of training or from the decision."""
+        """Whether the objective is the fewest days, from the first of training or from the decision."""
         return self.minimize in ("days_to_train", "finish_date")
 
     @property

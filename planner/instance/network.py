@@ -95,7 +95,7 @@ class Spares(Sourced):
 
     @property
     def asked(self) -> bool:
-        """Whether the network of an instance needs any spare ports of a leaf."""
+        """Whether spare ports of a leaf are needed by the network of an instance."""
         return self.share > 0 or self.failure_chance > 0
 
 
@@ -171,7 +171,7 @@ class Network(Sourced):
     wan_gateway: bool = Field(False, description="Design the switches at which the wavelengths end.")
 
     def _faults(self) -> Iterator[str]:
-        """Refuse tier ratios or a loss to survive for dragonflies: no tiers, and links left are not counted."""
+        """Refuse tier ratios or a loss to survive for dragonflies: they have no tiers, and no figure of links left."""
         grouped = [family for family in self.families if family.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
         asked = "survives" if self.survives is not None else by_tier

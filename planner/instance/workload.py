@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from planner.instance.base_types import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 from planner.instance.catalogue_entries import Named, by_default, catalogue
@@ -65,6 +65,21 @@ class LossLaw(Sourced):
     beta: Positive = Field(description="Exponent of the tokens.")
 
 
+def _kind_of_law(given: Mapping[str, Any] | PointsLaw | LossLaw) -> str:
+    if not isinstance(given, Mapping):
+        return given.kind
+    of_loss = len(given.keys() & LossLaw.model_fields.keys()) > len(given.keys() & PointsLaw.model_fields.keys())
+    return str(given.get("kind", "loss" if of_loss else "points"))
+
+
+# By the kind that it says, or else the one whose keys it has.
+Law = Annotated[
+    Annotated[PointsLaw, Tag("points")] | Annotated[LossLaw, Tag("loss")],
+    Discriminator(_kind_of_law),
+    Named("scaling_laws"),
+]
+
+
 class PowerOf(Sourced):
     """A power law between two figures of a model family, such as its width: coefficient · x^exponent."""
 
@@ -113,9 +128,7 @@ class Family(Sourced):
 class Choose(Sourced):
     """The choice of a workload's model: the best by a law that the datacenter can train by the deadline."""
 
-    law: Annotated[PointsLaw | LossLaw, Named("scaling_laws")] = by_default(
-        "scaling_laws", "chinchilla-2", "A named law of the catalogue, or one's own."
-    )
+    law: Law = by_default("scaling_laws", "chinchilla-2", "A named law of the catalogue, or one's own.")
     critical_batch: Annotated[PowerOf, Named("batch_laws")] | None = Field(
         None, description="Law of the batch; absent: limits.max_batch_tokens."
     )

@@ -120,10 +120,9 @@ def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str
     pools = hardware.get("pools") if isinstance(hardware, dict) else None
     first = pools[0] if isinstance(pools, list) and pools and isinstance(pools[0], dict) else {}
     for key in ("accelerator", "rack"):
-        if key in first and isinstance(hardware, dict):
-            name = hardware.setdefault(key, first[key])
-            if isinstance(name, str) and name not in catalogue(f"{key}s"):  # it is refused at the pool
-                faults.replaced.append(f"hardware.{key}")
+        if key in first and isinstance(hardware, dict) and key not in hardware:
+            hardware[key] = first[key]
+            faults.copied.append(f"hardware.{key}")
     return data
 
 

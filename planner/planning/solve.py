@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from planner.argument_ranges import bounded
 from planner.calibration.constants import Given
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
@@ -35,7 +36,6 @@ from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Event, Progress, Reporter, recording, start, turn
 from planner.solvers.registry import SOLVERS
 from planner.solvers.signals import ENDED, Deadline, Interrupter, OutOfTimeError, ended_by, ending_at_once
-from planner.units import bounded
 
 
 def solve_instance(

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from planner.argument_ranges import bounded
 from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
 from planner.errors import InputError, hint
 from planner.files import read_json
@@ -22,7 +23,7 @@ from planner.plan.certificate import Certificate
 from planner.scheduling import cluster_session as session
 from planner.scheduling.cluster_session import Cluster, Unit, options_of
 from planner.solvers.outcome import Outcome, Stop
-from planner.units import bounded, few
+from planner.units import few
 
 Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
 Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one

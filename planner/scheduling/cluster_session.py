@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from planner.argument_ranges import bounded
 from planner.checks.placement import check_placement
 from planner.cluster import MEMBER, Figure, Job, PlacedGroup, Placement, Topology, job_of_plan, natural
 from planner.errors import InputError, InternalError, hint
@@ -32,7 +33,6 @@ from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.registry import SOLVERS, linear_runner
 from planner.solvers.signals import Deadline, uninterrupted
-from planner.units import bounded
 
 DEFAULT_SECONDS = 10.0
 ORDERS = ("any", "name")

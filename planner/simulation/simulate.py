@@ -1,7 +1,5 @@
 """Simulation requests and their results: patterns of traffic over a transport on a plan's site or a fabric, by seed."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from pydantic import Field
 
 from planner.cluster import parse
 from planner.errors import InputError
-from planner.files import read_json, read_text
+from planner.files import csv_rows, read_json, read_text
 from planner.instance.base_types import Frozen, range_of
 from planner.physics import Floats, Ints
 from planner.physics.network.clos_fabric import Design
@@ -430,20 +428,14 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
 def flows_from_file(path: Path, slots: Ints) -> Flows:
     """Read traffic from a CSV file with the header src,dst,bytes; hosts count from 0."""
     expected = f"give a CSV file with the header {','.join(HEADER)}"
-    try:
-        rows = list(csv.reader(io.StringIO(read_text(path, expected), newline=""), strict=True))
-    except csv.Error as error:
-        raise InputError(f"{path}: cannot be read as a CSV file ({error}); {expected}") from None
-    if not rows or [cell.strip() for cell in rows[0]] != HEADER:
-        first = ",".join(rows[0]).strip() if rows else ""
-        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first or 'empty'}); add it")
+    rows = csv_rows(path, read_text(path, expected))
+    line, header = next(rows, (1, []))
+    if [cell.strip() for cell in header] != HEADER:
+        first = ",".join(header).strip() or "empty"
+        raise InputError(f"{path}: line {line}: must be the header {','.join(HEADER)} (is {first}); add it")
     flows = list[tuple[int, int, float]]()
-    for number, row in enumerate(rows[1:], start=2):
-        if not row:
-            continue
+    for number, row in rows:
         where = f"{path}: line {number}"
-        if len(row) != len(HEADER):
-            raise InputError(f"{where}: must have {len(HEADER)} values (has {len(row)}); write {','.join(HEADER)}")
         ends = []
         for name, text in zip(HEADER, row[:2], strict=False):
             try:

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("planner.instance", "planner.plan", "planner.cluster", "planner.catalogue"),
     (
         *("planner.errors", "planner.files"),
-        *("planner.units", "planner.version"),
+        *("planner.argument_ranges", "planner.units", "planner.version"),
     ),
 )
 

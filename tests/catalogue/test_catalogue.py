@@ -12,7 +12,7 @@ import calibration_rows
 import pytest
 from each_case import each
 from fitted_constants import EVERY
-from worked_plan import instance_with
+from worked_plan import instance_with, with_entries
 
 import planner
 from planner.errors import InputError
@@ -42,15 +42,11 @@ NOMINAL = """gpt3-175b 175, megatron-22b 22, megatron-530b 530, megatron-1t 1008
 ENTRIES = [(kind, name) for kind in sorted(TYPES) for name in catalogue(kind)]
 
 
-def test_entries_are_valid():
-    found = {(kind, name): TYPES[kind].model_validate(catalogue(kind)[name]).name for kind, name in ENTRIES}
-    assert {entry: name for entry, name in found.items() if name != entry[1]} == {}
-
-
 def test_entries_say_where_each_figure_is_from():
     """One text covers all figures; a text by key must cover each of them, and no key that is not there."""
     for kind, name in ENTRIES:
         entry = catalogue(kind)[name]
+        assert TYPES[kind].model_validate(entry).name == name
         source = entry["source"]
         if isinstance(source, str):
             assert source.strip(), (kind, name)
@@ -61,6 +57,28 @@ def test_entries_say_where_each_figure_is_from():
         assert set(source) == figures, (kind, name)
         empty = [k for k, text in source.items() if not text.strip()]
         assert empty + [part for part in parts if not entry[part]["source"].strip()] == [], (kind, name)
+    # Each framework states its ZeRO stages and ways to divide a step; ideal alone leaves them out.
+    for name, entry in catalogue("software").items():
+        assert all(name == "ideal" or entry["source"][key].strip() for key in ("zero_stages", "parallelism")), name
+    built_for = catalogue("rack_accelerators")
+    assert set(built_for) == set(catalogue("racks"))
+    for name, entry in built_for.items():
+        assert entry["accelerators"] and set(entry["accelerators"]) <= set(catalogue("accelerators")), name
+        assert entry["source"].strip(), name
+
+
+def test_names_of_measured_rows_lead_to_the_catalogue() -> None:
+    """An accelerator without measured rows is like one that has some: it keeps no copy of fitted figures."""
+    names = {
+        "accelerators": {*calibration_rows.ACCELERATORS.values(), *calibration_rows.RACKS},
+        "racks": set(calibration_rows.RACKS.values()),
+        "models": set(calibration_rows.MODELS.values()),
+        "software": {name for _, name in calibration_rows.FRAMEWORKS},
+    }
+    assert {kind: own - catalogue(kind).keys() for kind, own in names.items()} == {kind: set() for kind in names}
+    entries = RAW["accelerators"]
+    assert set(EVERY) == {name for name, entry in entries.items() if "like" not in entry}
+    assert {entry["like"] for entry in entries.values() if "like" in entry} <= set(EVERY)
 
 
 def test_peaks_are_dense():
@@ -71,31 +89,6 @@ def test_peaks_are_dense():
         assert ("fp16" in peak) == (not name.startswith("TPU")), name
         assert peak.get("fp8", 2 * peak["bf16"]) == (1 if name == "Gaudi-3" else 2) * peak["bf16"], name
         assert "fp4" not in peak or peak["fp4"] >= 2 * peak["fp8"], name
-
-
-GPUS = "A100-80GB H100 H200 B200 GB200 B300 GB300 B200-seed"
-RACKS = """DGX-A100 DGX-H100 DGX-H200 DGX-B200 DGX-B300 GB200-NVL72 GB300-NVL72 B200-NVL72-seed HGX-H800 HGX-H20
-    MI300X-platform TPU-v4-pod TPU-v5p-pod TPU-v6e-pod"""
-
-
-def test_catalogue_has_the_generations():
-    """Accelerators from A100 to GB300, each with a node or rack, are there."""
-    assert set(GPUS.split()) <= set(catalogue("accelerators")) and set(RACKS.split()) <= set(catalogue("racks"))
-
-
-def test_racks_say_which_accelerators_they_are_built_for():
-    built_for = catalogue("rack_accelerators")
-    assert set(built_for) == set(catalogue("racks"))
-    for name, entry in built_for.items():
-        assert entry["accelerators"] and set(entry["accelerators"]) <= set(catalogue("accelerators")), name
-        assert entry["source"].strip(), name
-
-
-def test_stacks_say_what_they_can_run():
-    """Each framework states its ZeRO stages and ways to divide a step, with a source; ideal alone leaves them out."""
-    for name, entry in catalogue("software").items():
-        for key in ("zero_stages", "parallelism"):
-            assert name == "ideal" or (key in entry and entry["source"][key].strip()), (name, key)
 
 
 @each(
@@ -200,13 +193,6 @@ def test_a_key_that_others_replaced_names_them(key: str) -> None:
         planner.solve(data)
 
 
-NETWORK = instance_with().network
-
-
-def network(**choices: object) -> Network:
-    return Network.model_validate(NETWORK.model_dump() | choices)
-
-
 @each(
     ("choices", "ratios"),
     [
@@ -222,18 +208,8 @@ def network(**choices: object) -> Network:
 )
 def test_the_narrowest_of_the_asked_ratios_holds(choices: dict[str, object], ratios: list[float]) -> None:
     """A quarter of the rate up is four ports down to one up; of two rules for a tier the stricter one holds."""
-    assert [network(**choices).ratio_of(tier) for tier in range(3)] == ratios
-
-
-def stack(**switches: object) -> Software:
-    """Return a stack whose host takes seconds of a micro-batch and of a launch."""
-    given = {"name": "own", "microbatch_seconds": 0.01, "launch_seconds": 1e-5, "overlap_launch_seconds": 3e-5}
-    return Software.model_validate(given | switches)
-
-
-def test_graphs_of_whole_iterations_leave_the_host_nothing() -> None:
-    """Without them the host keeps GPUs waiting for some seconds of each micro-batch."""
-    assert [stack(cuda_graphs=x).host_seconds for x in ("none", "whole")] == [0.01, 0.0]
+    network = Network.model_validate(instance_with().network.model_dump() | choices)
+    assert [network.ratio_of(tier) for tier in range(3)] == ratios
 
 
 def test_counts_are_written_as_runs() -> None:
@@ -256,13 +232,6 @@ A: dict[str, Any] = {
     "peak": {"bf16": 1.0, "fp8": 2.0}, "ports": 8, "note": "x",
     "source": {"peak": "datasheet of A", "ports": "datasheet of A"},
 }  # fmt: skip
-
-
-def test_an_accelerator_without_measured_rows_is_like_one_that_has_some() -> None:
-    """It keeps no copy of fitted figures, which the next fit would leave behind."""
-    entries = RAW["accelerators"]
-    assert set(EVERY) == {name for name, entry in entries.items() if "like" not in entry}
-    assert {entry["like"] for entry in entries.values() if "like" in entry} <= set(EVERY)
 
 
 @each(("kind", "name"), LIKE)
@@ -295,33 +264,41 @@ def test_an_entry_like_another() -> None:
     assert bare["products"] == A["products"] | {"source": taken} and bare["source"] == {"peak": taken, "ports": taken}
 
 
-@each("pooled", [False, True])
-def test_an_inline_accelerator_like_one_of_the_catalogue(pooled: bool) -> None:
-    """An instance or a pool may state one figure of a GPU and take the rest over; an unknown name is told."""
-    data = json.loads((shipped_folder() / f"{'two-pools' if pooled else 'one-rack'}.json").read_text(encoding="utf-8"))
-    holder = data["hardware"]["pools"][1] if pooled else data["hardware"]
-    path = "hardware.pools[1].accelerator.like" if pooled else "hardware.accelerator.like"
-    holder["accelerator"] = {"name": "mine", "like": "GB200", "hbm_bytes": 1e11}
-    hardware = load_instance(data).hardware
-    gpu = hardware.pools[1].accelerator if pooled else hardware.accelerator
+@each(
+    ("instance", "path"),
+    [("one-rack", "accelerator"), ("two-pools", "pools.0.accelerator"), ("two-pools", "pools.1.accelerator")],
+)
+def test_an_inline_accelerator_like_one_of_the_catalogue(instance: str, path: str) -> None:
+    """An instance or a pool may state one figure of a GPU and take the rest over; a wrong name alone is told."""
+    data = json.loads((shipped_folder() / f"{instance}.json").read_text(encoding="utf-8"))
+    mine = {"name": "mine", "like": "GB200", "hbm_bytes": 1e11}
+    gpu: Any = load_instance(with_entries(data, {f"hardware.{path}": mine})).hardware
+    for key in path.split("."):
+        gpu = gpu[int(key)] if key.isdecimal() else getattr(gpu, key)
     entry = catalogue("accelerators")["GB200"]
     assert isinstance(gpu, Accelerator) and (gpu.name, gpu.hbm_bytes) == ("mine", 1e11)
     assert gpu.gemm_efficiency.max_share == entry["gemm_efficiency"]["max_share"]
     assert gpu.source["nic_efficiency"] == "taken over from GB200"
-    holder["accelerator"]["like"] = "GB20"
-    with pytest.raises(InputError, match=re.escape(f"{path}: 'GB20' is not in the catalogue; did you mean")):
-        load_instance(data)
+    place = re.sub(r"\.(\d)", r"[\1]", f"instance: hardware.{path}.like")
+    due = "must be a name of the catalogue (is {}); fix it there"
+    told = {"GB20": "'GB20' is not in the catalogue; did you mean 'GB200'?", 3: due.format(3), None: due.format("null")}
+    for like, complaint in told.items():
+        with pytest.raises(InputError) as refused:
+            load_instance(with_entries(data, {f"hardware.{path}": mine | {"like": like}}))
+        assert str(refused.value) == f"{place}: {complaint}"
 
 
 @each(
-    ("names", "kind"),
+    ("key", "law", "complaint"),
     [
-        (calibration_rows.ACCELERATORS.values(), "accelerators"),
-        (calibration_rows.RACKS.keys(), "accelerators"),
-        (calibration_rows.RACKS.values(), "racks"),
-        (calibration_rows.MODELS.values(), "models"),
-        ([name for _, name in calibration_rows.FRAMEWORKS], "software"),
+        ("law", {"kind": "x", "e": 1}, ".kind: input should be 'points' or 'loss' (is \"x\"); fix it there"),
+        ("law", {"kind": "loss", "like": "x"}, ".like: unknown key; known: a, alpha, b, beta, e, flop, kind, note, "
+         "parameters, source, tokens"),
+        ("loss", {"kind": "points", "flop": [1]}, ".kind: input should be 'loss' (is \"points\"); fix it there"),
     ],
-)
-def test_names_of_measured_rows_lead_to_the_catalogue(names: list[str], kind: str) -> None:
-    assert set(names) <= set(catalogue(kind))
+)  # fmt: skip
+def test_a_law_of_a_wrong_kind_is_told_so_and_no_key_of_it(key: str, law: dict[str, Any], complaint: str) -> None:
+    data = json.loads((shipped_folder() / "5gw-best-6-months.json").read_text(encoding="utf-8"))
+    with pytest.raises(InputError) as refused:
+        load_instance(with_entries(data, {f"workload.choose.{key}": law}))
+    assert str(refused.value) == f"instance: workload.choose.{key}{complaint}"

@@ -18,6 +18,7 @@ from typer.main import get_command
 from worked_plan import small
 
 import planner
+from planner.argument_ranges import KINDS, RANGES, NumberRange
 from planner.cli.console import read_pins
 from planner.cli.main import app
 from planner.cluster import MAX_NAMES, read_job
@@ -34,7 +35,6 @@ from planner.scheduling.cluster_changes import defragment, place_queue, preempt,
 from planner.simulation.simulate import flows_from_file, simulation_request
 from planner.sweeps.axes import points_of, read_changes, read_pairs
 from planner.sweeps.row_store import read_rows
-from planner.units import KINDS, RANGES, NumberRange
 
 PLAN = small()
 ROOT = Path(__file__).parents[2]

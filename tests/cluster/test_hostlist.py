@@ -11,43 +11,12 @@ from planner.cluster import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, job_
 from planner.errors import InputError
 
 
-@given(st.lists(st.integers(0, 30_000)), st.integers(1, 6))
-def test_round_trip(numbers: list[int], digits: int) -> None:
-    """Any numbers in any order come back as they were."""
+@given(st.lists(st.integers(0, 30_000)), st.integers(0, 500), st.integers(1, 6))
+def test_numbers_round_trip(numbers: list[int], more: int, digits: int) -> None:
+    """Any numbers in any order come back as they were; a run is one range."""
     assert parse(fold(numbers, digits)) == numbers
-
-
-@given(st.integers(0, 30_000), st.integers(0, 500), st.integers(1, 6))
-def test_a_run_folds_into_one_range(first: int, more: int, digits: int) -> None:
+    first = sum(numbers[:1])
     assert fold(range(first, first + more + 1), digits).count(",") == 0
-
-
-@each(
-    ("numbers", "digits", "text"),
-    [
-        ([], 4, ""), ([7], 4, "r0007"), ([*range(1, 104), 205], 4, "r[0001-0103,0205]"),
-        ([3, 4, 1, 2], 2, "r[03-04,01-02]"), ([2, 1, 0], 1, "r[2,1,0]"), ([5, 5], 1, "r[5,5]"),
-        ([9, 10], 1, "r[9-10]"),
-    ],
-)  # fmt: skip
-def test_looks(numbers: list[int], digits: int, text: str) -> None:
-    """Runs fold, order stays, one rack needs no brackets."""
-    assert fold(numbers, digits) == text
-    assert parse(text) == numbers
-
-
-@each(("racks", "digits"), [(0, 1), (1, 1), (10, 1), (11, 2), (23_200, 5)])
-def test_width_is_that_of_the_largest_number(racks: int, digits: int) -> None:
-    """Ten racks are numbered 0 to 9, the eleventh takes a second digit."""
-    assert width(racks) == digits
-
-
-@each(
-    "text", ["0001", "r", "r[]", "r[1,]", "r[1-]", "r[2-1]", "x[1]", "r[1] ", "r[1-2-3]", "r[-1]", "r1,r2", "r[\u0661]"]
-)
-def test_refuses_what_is_not_a_list(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write"):
-        parse(text)
 
 
 NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,6}[0-9]{0,20}\Z") | st.builds(
@@ -59,6 +28,29 @@ NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,6}[0-9]{0,20}\Z") | st.builds(
 def test_names_round_trip(names: list[str]) -> None:
     """Any names in any order, repeated or not, come back as they were."""
     assert expand(fold_names(names)) == names
+
+
+@each(
+    ("numbers", "digits", "text"),
+    [
+        ([], 4, ""), ([7], 4, "r0007"), ([*range(1, 104), 205], 4, "r[0001-0103,0205]"),
+        ([3, 4, 1, 2], 2, "r[03-04,01-02]"), ([2, 1, 0], 1, "r[2,1,0]"), ([5, 5], 1, "r[5,5]"),
+        ([9, 10], 1, "r[9-10]"),
+    ],
+)  # fmt: skip
+def test_looks(numbers: list[int], digits: int, text: str) -> None:
+    """Runs fold, order stays, one rack needs no brackets; ten racks are numbered 0 to 9, an eleventh takes a digit."""
+    assert fold(numbers, digits) == text
+    assert parse(text) == numbers
+    assert [width(racks) for racks in (0, 1, 10, 11, 23_200)] == [1, 1, 1, 2, 5]
+
+
+@each(
+    "text", ["0001", "r", "r[]", "r[1,]", "r[1-]", "r[2-1]", "x[1]", "r[1] ", "r[1-2-3]", "r[-1]", "r1,r2", "r[\u0661]"]
+)
+def test_refuses_what_is_not_a_list(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write"):
+        parse(text)
 
 
 @given(st.text(alphabet="n0129-,[]x ", max_size=24))
@@ -81,19 +73,13 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     ],
 )  # fmt: skip
 def test_folds_as_slurm_does(names: list[str], text: str) -> None:
-    """The last number alone folds, padding is kept, order too."""
+    """The last number alone folds, padding is kept, order too; brackets turn fastest from the left."""
     assert fold_names(names) == text
     assert expand(text) == names
-
-
-def test_brackets_turn_in_slurms_order() -> None:
     turned = "n1s1p3 n1s1p4 n2s1p3 n2s1p4 n1s2p3 n1s2p4 n2s2p3 n2s2p4"
     assert " ".join(expand("n[1-2]s[1-2]p[3-4]")) == turned
     assert expand("r[1-2]n[08-09]-ib") == ["r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"]
-
-
-def test_long_runs_are_cut_where_slurm_ends() -> None:
-    """Slurm refuses a range of more than 65,536 names."""
+    # Slurm refuses a range of more than 65,536 names.
     assert fold_names(f"n{i}" for i in range(1, MAX_RANGE + 2)) == f"n[1-{MAX_RANGE},{MAX_RANGE + 1}]"
 
 

@@ -35,19 +35,10 @@ RACKS, PER_RACK, PODS = 16, 16, 4
 
 def _topology() -> Topology:
     """256 nodes named by rack and place, 16 a leaf, four leaves a pod."""
-    leaves = [
-        TopologySwitch(
-            name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK))
-        )
-        for r in range(RACKS)
-    ]
-    return Topology(
-        switches=(
-            *leaves,
-            *(TopologySwitch(name=f"pod{p}", parent="core") for p in range(PODS)),
-            TopologySwitch(name="core"),
-        )
-    )
+    racks = [tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK)) for r in range(RACKS)]
+    leaves = [TopologySwitch(name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=nodes) for r, nodes in enumerate(racks)]
+    pods = [TopologySwitch(name=f"pod{p}", parent="core") for p in range(PODS)]
+    return Topology(switches=(*leaves, *pods, TopologySwitch(name="core")))
 
 
 NODES = [n for s in _topology().switches for n in s.nodes]
@@ -87,60 +78,20 @@ def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
 
 
 @pytest.mark.parametrize(("seed", "size"), [(1, 1), (2, 13), (3, 64), (4, 128)])
-def test_the_controller_allocates_exactly_the_list(slurm: Controller, seed: int, size: int) -> None:
-    placed = _placed(seed, size)
-    job = slurm.submit(*shlex.split(sbatch_line(placed, _topology()))[1:])
-    try:
-        assert sorted(expand(slurm.allocated(job))) == sorted(placed.nodes)
-    finally:
-        slurm.run("scancel", job)
-
-
-def test_the_controller_takes_the_hostfile(slurm: Controller, tmp_path: Path) -> None:
-    """A job of arbitrary distribution gets the nodes of the planner's SLURM_HOSTFILE, a task for each of its lines."""
-    placed = _placed(5, 20)
-    file = tmp_path / "ranks"
-    file.write_text(hostfile(placed, _topology()))
-    job = slurm.submit(
-        "-m", "arbitrary", f"-n{len(placed.nodes) * 8}", "--exclusive", environment={"SLURM_HOSTFILE": str(file)}
-    )
-    try:
-        assert sorted(expand(slurm.allocated(job))) == sorted(placed.nodes)
-        assert f"NumTasks={len(placed.nodes) * 8} " in slurm.run("scontrol", "show", "job", job, "-o")
-    finally:
-        slurm.run("scancel", job)
-
-
-def test_a_list_shorter_than_its_count_is_no_list(slurm: Controller) -> None:
-    """The trap that the planner's arguments avoid: a trial refuses such a list, a job gets nodes nobody asked for."""
-    asked = _placed(6, 13).nodes
-    short = ("-N14", "--exclusive", "-w", fold_names(asked))
-    with pytest.raises(RuntimeError, match="not available"):
-        slurm.submit("--test-only", *short)
-    job = slurm.submit(*short)
-    try:
-        assert len(set(expand(slurm.allocated(job))) - set(asked)) == 1
-    finally:
-        slurm.run("scancel", job)
-
-
-@pytest.mark.usefixtures("slurm")
-def test_a_child_that_is_not_there_is_refused_by_both(tmp_path: Path) -> None:
-    text = write_conf(_topology()).replace("Switches=pod[0-3]", "Switches=pod[0-4]")
-    with pytest.raises(RuntimeError, match="pod4"), controller(tmp_path / "run", fold_names(NODES), text):
-        pass
-    with pytest.raises(InputError, match="unknown child 'pod4'"):
-        read_conf(text, "topology.conf")
-
-
-@pytest.mark.usefixtures("slurm")
-def test_what_the_controller_accepts_the_reader_refuses(tmp_path: Path) -> None:
-    """A node under two leaves starts a controller all the same."""
-    text = write_conf(_topology()).replace("rack01node[00-15]", "rack01node[00-15],rack00node00")
-    with controller(tmp_path / "run", fold_names(NODES), text) as running:
-        assert len(running.run("scontrol", "show", "topology").splitlines()) == text.count("SwitchName")
-    with pytest.raises(InputError, match="node rack00node00 is under leaf 'leaf0'"):
-        read_conf(text, "topology.conf")
+def test_the_controller_allocates_exactly_the_list(slurm: Controller, seed: int, size: int, tmp_path: Path) -> None:
+    """A job of the planner's list, and one of arbitrary distribution by its SLURM_HOSTFILE, a task for each line."""
+    placed, tasks = _placed(seed, size), 8 * size
+    (tmp_path / "ranks").write_text(hostfile(placed, _topology()))
+    for words, environment in (
+        (shlex.split(sbatch_line(placed, _topology()))[1:], {}),
+        (["-m", "arbitrary", f"-n{tasks}", "--exclusive"], {"SLURM_HOSTFILE": str(tmp_path / "ranks")}),
+    ):
+        job = slurm.submit(*words, environment=environment)
+        try:
+            assert sorted(expand(slurm.allocated(job))) == sorted(placed.nodes)
+            assert not environment or f"NumTasks={tasks} " in slurm.run("scontrol", "show", "job", job, "-o")
+        finally:
+            slurm.run("scancel", job)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -220,15 +171,9 @@ def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:
         assert fold_names(names) == folded
         assert expand(folded) == names
         assert slurm.run("scontrol", "show", "hostnames", folded).split() == names
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["r[1-2]n[01-02]", "n[1-2]s[01-02]p[3-4]", "n[1-2]s[1-2]p[3-4]q[5-6]", "n[8-11],m[099-101,7]", "a[1-3][1-2]",
-     "[007-012]"],
-)  # fmt: skip
-def test_brackets_turn_as_in_slurm(slurm: Controller, text: str) -> None:
-    assert slurm.run("scontrol", "show", "hostnames", text).split() == expand(text)
+    brackets = "r[1-2]n[01-02] n[1-2]s[01-02]p[3-4] n[1-2]s[1-2]p[3-4]q[5-6] n[8-11],m[099-101,7] a[1-3][1-2] [007-012]"
+    for text in brackets.split():
+        assert slurm.run("scontrol", "show", "hostnames", text).split() == expand(text)
 
 
 def ranks(slurm: Controller, *arguments: str, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -243,14 +188,10 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
     """On running nodes a node list is sorted by name, as an order of names is; hostfile and torchrun keep any order."""
     if reason := why_not(daemons=True):
         pytest.skip(reason)
-    leaves = (("n2", "n10", "n1"), ("n3", "n11", "n20"))
-    tree = Topology(
-        switches=(
-            TopologySwitch(name="top"),
-            *(TopologySwitch(name=f"l{i}", parent="top", nodes=n) for i, n in enumerate(leaves)),
-        )
-    )
-    names = [n for own in leaves for n in own]
+    sizes = (("n2", "n10", "n1"), ("n3", "n11", "n20"))
+    leaves = (TopologySwitch(name=f"l{i}", parent="top", nodes=n) for i, n in enumerate(sizes))
+    tree = Topology(switches=(TopologySwitch(name="top"), *leaves))
+    names = [n for own in sizes for n in own]
     nodes = ("n11", "n2", "n20", "n1")
     placed = placed_on("j", nodes, gpus_per_node=1)
     (tmp_path / "ranks").write_text(hostfile(placed, tree))
@@ -273,11 +214,6 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
 TREE = Topology(switches=(TopologySwitch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
 
 
-def _read(directory: Path, text: str) -> NodeStates:
-    (directory / "states").write_text(text)
-    return read_states(directory / "states")
-
-
 STATES = {
     FREE: "idle IDLE idle~ idle#",
     BUSY: "alloc allocated mix comp resv plnd mix- alloc~ idle- alloc+",
@@ -285,47 +221,43 @@ STATES = {
 }
 
 
-@each(("state", "meaning"), [(s, meaning) for meaning, all_s in STATES.items() for s in all_s.split()])
-def test_each_state_means_one_thing(tmp_path: Path, state: str, meaning: int) -> None:
-    """Idle nodes are free though powered off, nodes with work or a promise busy, all others down."""
-    found = _read(tmp_path, f"n[1-2] {state}\n")
-    assert [len(found.free), len(found.busy), len(found.down)] == [2 * (meaning == m) for m in (FREE, BUSY, DOWN)]
+def test_each_state_means_one_thing(tmp_path: Path) -> None:
+    """Idle nodes are free though powered off, nodes with work or a promise busy, all others down.
 
-
-def test_a_node_of_two_partitions_is_as_its_worst(tmp_path: Path) -> None:
+    A node of two partitions is as its worst.
+    """
+    for state, meaning in ((state, meaning) for meaning, states in STATES.items() for state in states.split()):
+        found = _read(tmp_path, f"n[1-2] {state}\n")
+        assert [len(found.free), len(found.busy), len(found.down)] == [2 * (meaning == m) for m in (FREE, BUSY, DOWN)]
     found = _read(tmp_path, "n1 idle\nn1 mix\n\nn2 drain\nn2 idle\nn3 idle\nn3 idle\n")
     assert (found.free, found.busy, found.down) == ({"n3"}, {"n1"}, {"n2"})
 
 
-def _nodes(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    return {"nodes": [{"name": "n1", **first}, {"name": "n2", **second}]}
-
-
-def _sinfo(*states: list[str]) -> dict[str, Any]:
-    return {"sinfo": [{"node": {"state": x}, "nodes": {"nodes": [f"n{i}"]}} for i, x in enumerate(states, 1)]}
-
-
-def _items(*parts: dict[str, Any]) -> dict[str, Any]:
-    return {"items": [{"metadata": {"name": f"n{i}"}, **x} for i, x in enumerate(parts, 1)]}
-
-
-def _ready(status: str) -> dict[str, Any]:
-    return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+def _listed(key: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    """Return JSON of scontrol's nodes or Kubernetes' items n1, n2, ..."""
+    named = ({"name": f"n{i}"} for i, _ in enumerate(parts, 1))
+    return {key: [({"metadata": x} if key == "items" else x) | part for x, part in zip(named, parts, strict=True)]}
 
 
 @each(
     "data",
     [
-        _nodes({"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
-        _nodes({"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"state": ["IDLE", "DRAIN"]}),
-        _sinfo(["IDLE"], ["IDLE", "NOT_RESPONDING"]),
-        _items({}, {"spec": {"unschedulable": True}}),
-        _items(_ready("True"), _ready("Unknown")),
+        _listed("nodes", {"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
+        _listed("nodes", {"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"state": ["IDLE", "DRAIN"]}),
+        {"sinfo": [{"node": {"state": ["IDLE", *x]}, "nodes": {"nodes": [n]}}
+                   for n, x in (("n1", []), ("n2", ["NOT_RESPONDING"]))]},
+        _listed("items", {}, {"spec": {"unschedulable": True}}),
+        _listed("items", *({"status": {"conditions": [{"type": "Ready", "status": x}]}} for x in ("True", "Unknown"))),
     ],
-)
+)  # fmt: skip
 def test_json_of_every_age(tmp_path: Path, data: object) -> None:
     found = _read(tmp_path, json.dumps(data))
     assert (found.free, found.busy, found.down) == ({"n1"}, frozenset(), {"n2"})
+
+
+def _read(directory: Path, text: str) -> NodeStates:
+    (directory / "states").write_text(text)
+    return read_states(directory / "states")
 
 
 @each(

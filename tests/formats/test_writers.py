@@ -6,11 +6,11 @@ import random
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cluster_cases import placed_on
 from each_case import each
 
@@ -20,7 +20,7 @@ from planner.cluster import Placement, Topology, TopologyBlock, TopologySwitch, 
 from planner.errors import InputError
 from planner.formats.cluster_files import TOPOLOGY_WRITERS, WRITERS, as_document, placement_of, sbatch_line, srun_line
 from planner.formats.shell_script import read_script
-from planner.formats.yaml_text import Node, dump, parse
+from planner.formats.yaml_text import dump, read_yaml_data
 
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))
 TREE = Topology(
@@ -43,37 +43,46 @@ def _on(*nodes: int, groups: int = 0) -> Placement:
     return placed_on("j", nodes, groups)
 
 
-def _plain(node: Node) -> Any:
-    if isinstance(node.value, list):
-        return [_plain(x) for x in node.value]
-    return {k: _plain(x) for k, x in node.value.items()} if isinstance(node.value, dict) else node.value
+def _of_kind(text: str, kind: str) -> list[dict[str, Any]]:
+    """Read the objects of a kind from a manifest, figures as text."""
+    return [o for o in yaml.load_all(text, yaml.BaseLoader) if o["kind"] == kind]
 
 
-def _objects(text: str) -> list[Mapping[str, Any]]:
-    """Read the objects of a manifest, figures as text."""
-    return [_plain(parse(part, "manifest")) for part in text.split("---\n")]
-
-
-def _of_kind(text: str, kind: str) -> list[Mapping[str, Any]]:
-    return [o for o in _objects(text) if o["kind"] == kind]
-
-
-def test_sbatch_takes_the_whole_list_and_its_length() -> None:
-    words = shlex.split(sbatch_line(PLACED, TREE))[1:]
-    assert words[:-1] == ["--job-name=train", "-N4", "--ntasks-per-node=2", "--exclusive", "-w"]
-    assert words[-1] == "n[01-02,05,07]"
-    assert shlex.split(WRITERS["sbatch"](PLACED, TREE))[1:] == words
-    assert srun_line(PLACED, TREE) == "SLURM_HOSTFILE=train.hostfile srun -n8 -m arbitrary"
+@each("form", WRITERS)
+def test_every_format_has_every_node(form: str) -> None:
+    assert all(re.search(rf"n0?\[?[^\n]*{i}", WRITERS[form](_on(1, 3, 5), TREE)) for i in (1, 3, 5))
+    assert (tuple(WRITERS), tuple(TOPOLOGY_WRITERS)) == (PLACED_FORMATS, TOPOLOGY_FORMATS)
 
 
 def test_rank_order_is_kept_where_it_counts() -> None:
+    """The arguments of sbatch have the whole list and its length; files and srun the ranks in their order."""
+    words = shlex.split(WRITERS["sbatch"](PLACED, TREE))[1:]
+    assert words == ["--job-name=train", "-N4", "--ntasks-per-node=2", "--exclusive", "-w", "n[01-02,05,07]"]
+    assert srun_line(PLACED, TREE) == "SLURM_HOSTFILE=train.hostfile srun -n8 -m arbitrary"
     assert WRITERS["hostlist"](PLACED, TREE) == "n[07,05,01-02]\n"
     assert WRITERS["hostfile"](PLACED, TREE).split() == ["n07", "n07", "n05", "n05", "n01", "n01", "n02", "n02"]
     ranks = re.findall(r"rank (\d+)=(\S+) slot=(\d+)\n", WRITERS["rankfile"](PLACED, TREE))
     assert [node for _, node, _ in ranks] == WRITERS["hostfile"](PLACED, TREE).split()
     assert [(int(r), int(s)) for r, _, s in ranks] == [(r, r % 2) for r in range(8)]
-    started = json.loads(WRITERS["json"](PLACED, TREE))["mpirun"]
-    assert started["rankfile"] == "mpirun -np 8 --map-by rankfile:file=train.rankfile"
+    found = json.loads(WRITERS["json"](PLACED, TREE))
+    assert found["mpirun"]["rankfile"] == "mpirun -np 8 --map-by rankfile:file=train.rankfile"
+    assert found["nodes"] == list(PLACED.nodes) == expand(found["hostlist"])
+    assert (found["certificate"]["status"], found["certificate"]["bound"]) == ("optimal", 0)
+    assert shlex.split(found["sbatch"])[1:] == words
+
+
+@each(
+    ("placed", "topology", "hints"),
+    [
+        (PLACED, TREE, {"switches": "--switches=2"}),
+        (_on(1, 2, 5, 6, groups=2), BLOCKS, {"segment": "--segment=2"}),
+        (_on(1, 2, 3, 4, 5, 6, 7, 8, groups=8), BLOCKS, {}),
+        (_on(1, 2, 3, groups=2), BLOCKS, {}),
+    ],
+)
+def test_hints_for_a_submission_without_the_list(placed: Placement, topology: Topology, hints: dict[str, str]) -> None:
+    """Leaves used on a tree; the size of groups on blocks, unless it is no segment."""
+    assert as_document(placed, topology)["hints"] == hints
 
 
 def test_a_list_too_long_for_an_argument_is_refused() -> None:
@@ -82,12 +91,6 @@ def test_a_list_too_long_for_an_argument_is_refused() -> None:
     with pytest.raises(InputError, match="more than the 131,071 of one argument"):
         sbatch_line(long)
     assert len(sbatch_line(placed_on("j", tuple(f"n{i}" for i in range(1, 100_000, 1)))).split()[-1]) < 100
-
-
-def test_blocks_take_no_hostfile() -> None:
-    with pytest.raises(InputError, match="topology/block refuses SLURM_HOSTFILE; take the format hostlist"):
-        WRITERS["hostfile"](PLACED, BLOCKS)
-    assert srun_line(PLACED, BLOCKS) == "srun -N4 -n8"
 
 
 @each(
@@ -104,29 +107,26 @@ def test_blocks_take_no_hostfile() -> None:
     ],
 )
 def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | None) -> None:
-    """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block."""
+    """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block.
+
+    Blocks take no hostfile.
+    """
     # It is then named by all other nodes: 24.11 refused 32 of 45 random lists with --segment beside -w, and none so.
     placed = _on(*nodes)
+    with pytest.raises(InputError, match="topology/block refuses SLURM_HOSTFILE; take the format hostlist"):
+        WRITERS["hostfile"](placed, BLOCKS)
+    assert srun_line(placed, BLOCKS) == f"srun -N{len(nodes)} -n{8 * len(nodes)}"
     asked = shlex.split(sbatch_line(placed, BLOCKS))
     assert [w for w in asked if "segment" in w] == ([f"--segment={segment}"] if segment else [])
     named = set(expand(asked[-1]))
     assert (asked[-2], named) == (("-x", set(NODES) - set(placed.nodes)) if segment else ("-w", set(placed.nodes)))
 
 
-def test_hints_for_a_submission_without_the_list() -> None:
-    """Leaves used on a tree; the size of groups on blocks, unless it is no segment."""
-    assert as_document(PLACED, TREE)["hints"] == {"switches": "--switches=2"}
-    assert as_document(_on(1, 2, 5, 6, groups=2), BLOCKS)["hints"] == {"segment": "--segment=2"}
-    assert as_document(_on(1, 2, 3, 4, 5, 6, 7, 8, groups=8), BLOCKS)["hints"] == {}
-    assert as_document(_on(1, 2, 3, groups=2), BLOCKS)["hints"] == {}
-
-
-def test_json_holds_what_a_script_needs() -> None:
-    found = json.loads(WRITERS["json"](PLACED, TREE))
-    assert found["nodes"] == list(PLACED.nodes) == expand(found["hostlist"])
-    assert (found["certificate"]["status"], found["certificate"]["bound"]) == ("optimal", 0)
-    assert shlex.split(found["sbatch"])[2] == "-N4"
-    assert found["hints"] == {"switches": "--switches=2"}
+def pods_as_kueue_orders_them(text: str) -> list[str]:
+    """Return the node of each pod by its index, as Kueue hands them out: by the levels' values, as text."""
+    levels = [x["nodeLabel"] for x in _of_kind(text, "Topology")[0]["spec"]["levels"]]
+    labelled = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
+    return sorted(labelled, key=lambda n: [labelled[n][k] for k in levels])
 
 
 @each("step", [1, -1])
@@ -135,25 +135,19 @@ def test_kueue_orders_pods_as_the_ranks(step: int) -> None:
     placed = _on(*range(16, 4, -1), groups=4)
     placed = placed.replaced(groups=placed.groups[::step])  # listed in any order
     text = WRITERS["kueue"](placed, TREE)
-    (topology,) = _of_kind(text, "Topology")
+    (topology,), (flavor,), (job,) = (_of_kind(text, kind) for kind in ("Topology", "ResourceFlavor", "Job"))
     level = topology["spec"]["levels"][0]["nodeLabel"]
     labels = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
     assert pods_as_kueue_orders_them(text) == list(placed.nodes)
-    job = _of_kind(text, "Job")[0]
-    asked = job["spec"]["template"]["metadata"]["annotations"]
     key = "kueue.x-k8s.io/podset-slice"
-    assert asked == {f"{key}-required-topology": level, f"{key}-size": "4"}
+    slices = {f"{key}-required-topology": level, f"{key}-size": "4"}
+    assert job["spec"]["template"]["metadata"]["annotations"] == slices
     assert {len({labels[n][level] for n in g.nodes}) for g in placed.groups} == {1}
     assert (job["spec"]["completions"], job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]) == ("12", "default")
-    flavor = _of_kind(text, "ResourceFlavor")[0]["spec"]
-    assert flavor == {"nodeLabels": {"planner/job": "j"}, "topologyName": topology["metadata"]["name"]}
-
-
-def pods_as_kueue_orders_them(text: str) -> list[str]:
-    """Return the node of each pod by its index, as Kueue hands them out: by the levels' values, as text."""
-    levels = [x["nodeLabel"] for x in _of_kind(text, "Topology")[0]["spec"]["levels"]]
-    labelled = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
-    return sorted(labelled, key=lambda n: [labelled[n][k] for k in levels])
+    ranks = {"nodeLabels": {"planner/job": "j"}, "topologyName": topology["metadata"]["name"]}
+    assert flavor["spec"] == ranks
+    unequal = _of_kind(WRITERS["kueue"](_on(1, 2, 3, groups=2), TREE), "Job")[0]["spec"]["template"]["metadata"]
+    assert unequal["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
 
 
 @each(
@@ -172,22 +166,22 @@ def test_kueue_gives_each_pod_the_node_of_its_ranks(mesh: dict[str, int]) -> Non
     assert pods_as_kueue_orders_them(WRITERS["kueue"](placed, TREE)) == list(placed.nodes)
 
 
-def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
-    text = WRITERS["kueue"](_on(1, 2, 3, groups=2), TREE)
-    assert _of_kind(text, "Job")[0]["spec"]["template"]["metadata"]["annotations"] == {
-        "kueue.x-k8s.io/podset-unconstrained-topology": "true"
-    }
-
-
 def test_volcano_hypernodes_are_the_tree() -> None:
-    found = {o["metadata"]["name"]: o["spec"] for o in _objects(TOPOLOGY_WRITERS["volcano"](TREE))}
+    """A tier is a whole number; each member is a Node or HyperNode, selected by one matcher of an exact object name."""
+    text = TOPOLOGY_WRITERS["volcano"](TREE)
+    found = {o["metadata"]["name"]: o["spec"] for o in _of_kind(text, "HyperNode")}
+    assert len(found) == text.count("apiVersion: topology.volcano.sh/v1alpha1\n")
     tiers = dict.fromkeys((f"leaf{i}" for i in range(4)), "1") | {"pod0": "2", "pod1": "2", "core": "3"}
     assert {name: spec["tier"] for name, spec in found.items()} == tiers
-    pod, leaf = (
-        [(m["type"], m["selector"]["exactMatch"]["name"]) for m in found[x]["members"]] for x in ("pod1", "leaf0")
-    )
-    assert pod == [("HyperNode", "leaf2"), ("HyperNode", "leaf3")]
-    assert [name for _, name in leaf] == list(NODES[:4])
+    members = {}
+    for name, spec in found.items():
+        assert spec.keys() == {"tier", "members"}
+        members[name] = [(m["type"], m["selector"]["exactMatch"]["name"]) for m in spec["members"]]
+        exact = [{"type": kind, "selector": {"exactMatch": {"name": own}}} for kind, own in members[name]]
+        assert spec["members"] == exact
+        assert all(SUBDOMAIN.fullmatch(own) and len(own) <= 253 for _, own in members[name])
+    assert members["pod1"] == [("HyperNode", "leaf2"), ("HyperNode", "leaf3")]
+    assert members["leaf0"] == [("Node", name) for name in NODES[:4]]
 
 
 @each(("nodes", "tier"), [((1, 4), 1), ((1, 5), 2), ((1, 16), 3)])
@@ -211,38 +205,6 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
     )  # fmt: skip
     with pytest.raises(InputError, match="different depths"):
         TOPOLOGY_WRITERS["kueue"](deep)
-
-
-def test_the_command_offers_the_formats_that_are_written() -> None:
-    assert tuple(WRITERS) == PLACED_FORMATS
-    assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
-
-
-@each("form", WRITERS)
-def test_every_format_has_every_node(form: str) -> None:
-    text = WRITERS[form](_on(1, 3, 5), TREE)
-    assert all(re.search(rf"n0?\[?[^\n]*{i}", text) for i in (1, 3, 5))
-
-
-def test_a_job_has_a_name_and_each_node_once() -> None:
-    for wrong, message in (
-        ({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"),
-        ({"job": ""}, "job: must not be"),
-        ({"gpus_per_node": 0}, "gpus_per_node: must be at least 1"),
-    ):
-        with pytest.raises(InputError, match=message):
-            placement_of(PLACED.model_dump(mode="json") | wrong, Path("placed.json"))
-
-
-YAML = "true|No|0x1f|12|1e3|a: b|a #b|- x||null|~|n[01-02]|n[1-2],m7|[1-2]|key:|é|a/b.c_d-e"
-
-
-@each("value", YAML.split("|"))
-def test_texts_stay_texts_in_yaml(value: str) -> None:
-    """What another reader would take for a number, a truth or a structure is quoted."""
-    text = dump({"key": value, "list": [value, {"inner": value}]})
-    assert _plain(parse(text, "y")) == {"key": value, "list": [value, {"inner": value}]}
-    assert ('"' in text) == (value not in {"n[01-02]", "a/b.c_d-e"})
 
 
 @each("named", ["SLURMD_NODENAME", "hostname"])
@@ -296,19 +258,6 @@ def test_kueue_topology_levels(text: str) -> None:
         assert all(x in labels for x in levels if x != "kubernetes.io/hostname")
 
 
-def test_volcano_hypernode_schema() -> None:
-    """A tier is a whole number; each member is a Node or HyperNode, selected by one matcher of an exact object name."""
-    for hypernode in _objects(TOPOLOGY_WRITERS["volcano"](TREE)):
-        assert (hypernode["apiVersion"], hypernode["kind"]) == ("topology.volcano.sh/v1alpha1", "HyperNode")
-        spec = hypernode["spec"]
-        assert spec.keys() == {"tier", "members"} and int(spec["tier"]) >= 0 and spec["members"]
-        for member in spec["members"]:
-            assert member.keys() == {"type", "selector"} and member["type"] in ("Node", "HyperNode")
-            assert member["selector"].keys() == {"exactMatch"} and member["selector"]["exactMatch"].keys() == {"name"}
-            name = member["selector"]["exactMatch"]["name"]
-            assert SUBDOMAIN.fullmatch(name) and len(name) <= 253
-
-
 @each("name", ["N01", "n_1", "n..1", "n-.a", "-n"])
 @each("form", ["kueue", "volcano"])
 def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> None:
@@ -317,6 +266,31 @@ def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> No
         TOPOLOGY_WRITERS[form](tree)
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
         WRITERS[form](PLACED.replaced(nodes=(name,), groups=()), tree)
+
+
+@each(
+    ("wrong", "message"),
+    [
+        ({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"),
+        ({"job": ""}, "job: must not be"),
+        ({"gpus_per_node": 0}, "gpus_per_node: must be at least 1"),
+    ],
+)
+def test_a_job_has_a_name_and_each_node_once(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        placement_of(PLACED.model_dump(mode="json") | wrong, Path("placed.json"))
+
+
+YAML = "true|No|0x1f|12|1e3|a: b|a #b|- x||null|~|n[01-02]|n[1-2],m7|[1-2]|key:|é|a/b.c_d-e"
+
+
+@each("value", YAML.split("|"))
+def test_texts_stay_texts_in_yaml(value: str) -> None:
+    """What another reader would take for a number, a truth or a structure is quoted."""
+    data = {"key": value, "list": [value, {"inner": value}]}
+    text = dump(data)
+    assert yaml.safe_load(text) == read_yaml_data(text, "y") == data
+    assert ('"' in text) == (value not in {"n[01-02]", "a/b.c_d-e"})
 
 
 PIECES = ("a", "7", "/", ".", "-", "\\ ", "\\a", "\\\\", "\\'", '\\"', "'b c'", '"d e"', '"f\\"g"', '"h\\i"', "'j\\k'")
@@ -329,8 +303,5 @@ def test_quotes_and_backslashes_are_taken_off_as_the_shell_does(seed: int) -> No
         word = "".join(["v", *rng.choices(PIECES, k=rng.randint(1, 6)), "w"])
         (value,) = shlex.split(word)
         assert read_script(f"run --data-path {word} --bf16\n", "own.sh").flags == {"data-path": value, "bf16": None}
-
-
-def test_a_comment_ends_with_its_line() -> None:
-    text = "run --bf16 # 7\n  --lr 3 # of 5\n# --seed 1\n--data-path a#b #"
+    text = "run --bf16 # 7\n  --lr 3 # of 5\n# --seed 1\n--data-path a#b #"  # a comment ends with its line
     assert read_script(text, "own.sh").flags == {"bf16": None, "lr": "3", "data-path": "a#b"}

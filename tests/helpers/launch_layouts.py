@@ -13,7 +13,6 @@ from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 _PLANS: dict[tuple[str, str], Plan] = {}
-SUFFIX = {"megatron": ".sh", "torchtitan": ".toml", "nemo": ".yaml", "deepspeed": ".json"}
 
 
 def layout_of(tensor: int, pipeline: int, data: int, **choices: Any) -> dict[str, Any]:

@@ -20,9 +20,8 @@ from planner.errors import InputError
 from planner.imports import grid_drafts, read_grid
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import geojson, shortage
-from planner.imports.instance_file import PLACES
 from planner.imports.read_grid import import_grid
-from planner.instance.grid import Grid, PowerNode
+from planner.instance.grid import Grid, NewLine, PowerNode
 from planner.physics.site.wan import great_circle_km
 from planner.planning.load import load_instance
 
@@ -98,37 +97,23 @@ def assert_valid(data: dict[str, Any]) -> None:
 
 
 @each("names", ["case4.m", "bus.csv branch.csv gen.csv", "plants.csv", "zones.csv interfaces.csv"])
-def test_valid(tmp_path: Path, names: str) -> None:
-    options = {"at": "40,-75"} if names == "case4.m" else {}
-    g = imported(tmp_path, names, **options).grid
-    data = json.loads(json.dumps(geojson(g), allow_nan=False))
+def test_a_grid_is_geojson(tmp_path: Path, names: str) -> None:
+    """A node in the west has a negative first coordinate; a line goes from its a to its b; figures are properties.
+
+    A corridor that can be built is distinct from one that exists, also under the same id.
+    """
+    g = imported(tmp_path, names, **({"at": "40,-75"} if names == "case4.m" else {})).grid
+    new = [NewLine(id=x.id, a=x.a, b=x.b, rating_mw=1.0, capex_usd=1.0) for x in g.lines[:1]]
+    data = json.loads(json.dumps(geojson(g.replaced(new_lines=tuple(new))), allow_nan=False))
     assert_valid(data)
-    assert [f["properties"]["id"] for f in data["features"]] == [n.id for n in g.nodes] + [x.id for x in g.lines]
-
-
-def test_longitude_goes_first(tmp_path: Path) -> None:
-    """A node in the west has a negative first coordinate; a line goes from its a to its b; figures are properties."""
-    features = {f["id"]: f for f in geojson(imported(tmp_path, "zones.csv interfaces.csv").grid)["features"]}
-    assert features["node/p3"]["geometry"] == {"type": "Point", "coordinates": [-112.0, 33.4]}
-    assert features["line/p2--p3"]["geometry"]["coordinates"] == [[-76.0, 41.0], [-112.0, 33.4]]
-    assert features["line/p2--p3"]["properties"]["rating_mw"] == 200
-    assert features["node/p3"]["properties"]["kind"] == "node"
-    assert "latitude" not in features["node/p3"]["properties"]
-
-
-def test_new_lines_are_features_too() -> None:
-    """A corridor that can be built is distinct from one that exists, also under the same id."""
-    ends = {"a": "x", "b": "y", "rating_mw": 1.0}
-    node = {"balancing_authority": "A", "latitude": 1.0, "generation_mw": 1.0}
-    grid = {
-        "balancing_authorities": [{"id": "A", "interconnection": "i", "headroom_mw": 1.0, "energy_usd_per_mwh": 1.0}],
-        "nodes": [node | {"id": "x", "longitude": 2.0}, node | {"id": "y", "longitude": 3.0}],
-        "lines": [ends | {"id": "l"}],
-        "new_lines": [ends | {"id": "l", "capex_usd": 1.0}],
-    }
-    data = geojson(Grid.model_validate(grid))
-    assert_valid(data)
-    assert [f["properties"]["kind"] for f in data["features"]] == ["node", "node", "line", "new_line"]
+    kinds = [("node", n.id) for n in g.nodes] + [("line", x.id) for x in g.lines] + [("new_line", x.id) for x in new]
+    assert [(f["properties"]["kind"], f["properties"]["id"]) for f in data["features"]] == kinds
+    features = {f["id"]: f for f in data["features"]}
+    if "zones" in names:
+        assert features["node/p3"]["geometry"] == {"type": "Point", "coordinates": [-112.0, 33.4]}
+        assert features["line/p2--p3"]["geometry"]["coordinates"] == [[-76.0, 41.0], [-112.0, 33.4]]
+        assert features["line/p2--p3"]["properties"]["rating_mw"] == 200
+        assert "latitude" not in features["node/p3"]["properties"]
 
 
 def plant(number: int, latitude: float, longitude: float, mw: float, authority: str) -> read_grid.Plant:
@@ -148,35 +133,26 @@ LISTS = st.lists(
 )
 
 
-def plants(drawn: list[tuple[tuple[float, float], float, str]]) -> list[read_grid.Plant]:
-    return [plant(i, *place, mw, authority) for i, (place, mw, authority) in enumerate(drawn)]
-
-
 def km(a: read_grid.Plant, b: read_grid.Plant) -> float:
     return great_circle_km(a.latitude, a.longitude, b.latitude, b.longitude)
 
 
 @settings(max_examples=75, deadline=None)
-@given(LISTS, st.floats(0, 300))
-def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, str]], radius: float) -> None:
-    """Every plant is in one node, of its own authority, within the radius of the node's largest; megawatts add up."""
-    given_plants = plants(drawn)
+@given(LISTS, st.floats(0, 300), st.randoms(use_true_random=False))
+def test_partition_within_radius(drawn: list[Any], radius: float, chance: random.Random) -> None:
+    """Every plant is in one node, of its own authority, within the radius of the node's largest; megawatts add up.
+
+    The order of the list does not matter.
+    """
+    given_plants = [plant(i, *place, mw, authority) for i, (place, mw, authority) in enumerate(drawn)]
     nodes = list(read_grid.group_plants(given_plants, radius))
+    assert list(read_grid.group_plants(chance.sample(given_plants, len(given_plants)), radius)) == nodes
     assert sorted(p.id for group in nodes for p in group) == sorted(p.id for p in given_plants)
     for group in nodes:
         assert {p.authority for p in group} == {group[0].authority}
         assert group[0].mw == max(p.mw for p in group)
         assert all(km(group[0], p) <= radius + 1e-4 for p in group)
     assert sum(p.mw for group in nodes for p in group) == pytest.approx(sum(p.mw for p in given_plants))
-
-
-@settings(max_examples=50, deadline=None)
-@given(LISTS, st.floats(0, 300), st.randoms(use_true_random=False))
-def test_order_does_not_matter(drawn, radius, chance):
-    given_plants = plants(drawn)
-    other = list(given_plants)
-    chance.shuffle(other)
-    assert list(read_grid.group_plants(given_plants, radius)) == list(read_grid.group_plants(other, radius))
 
 
 def by_hand(given_plants: list[read_grid.Plant], radius: float) -> list[set[str]]:
@@ -197,10 +173,8 @@ def test_agrees_with_paper_and_pencil(seed: int) -> None:
     chance = random.Random(seed)
     given_plants = []
     for i in range(120):
-        place, mw = (
-            (chance.uniform(38, 42), chance.uniform(-80, -74)),
-            chance.choice([20, 500, chance.uniform(20, 2000)]),
-        )
+        place = chance.uniform(38, 42), chance.uniform(-80, -74)
+        mw = chance.choice([20, 500, chance.uniform(20, 2000)])
         given_plants.append(plant(i, *place, mw, chance.choice("AB")))
     assert [{p.id for p in group} for group in read_grid.group_plants(given_plants, 25)] == by_hand(given_plants, 25)
 
@@ -261,31 +235,11 @@ def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
     assert all(n.load_mw >= 0 for n in imported(tmp_path, "case4.m", at="40,-75").grid.nodes)
 
 
-# Latitude and longitude of the cities, by the gazetteer of the US Census.
-CITIES = {
-    "abilene": (32.45, -99.74), "new-albany": (40.08, -82.81), "council-bluffs": (41.26, -95.86),
-    "goodyear": (33.44, -112.36), "ashburn": (39.04, -77.49),
-}  # fmt: skip
-# Between which meridians an interconnection's places are; that of Texas lies within the eastern one's.
-MERIDIANS = {"western": (-125, -104), "ercot": (-104, -94), "eastern": (-104, -67)}
-
-
-def test_places_are_where_their_cities_are() -> None:
-    """Each place is within some km of the city of its name, in the interconnection that serves it."""
-    assert {name for name, *_ in PLACES} == set(CITIES)
-    for name, _, interconnection, latitude, longitude, usd_per_mwh in PLACES:
-        assert (latitude, longitude) == pytest.approx(CITIES[name], abs=0.05)
-        west, east = MERIDIANS[interconnection]
-        assert west < longitude < east
-        assert 20 <= usd_per_mwh <= 80  # of large users
-
-
 @each(("rating", "reactance"), [(math.inf, 0.1), (100.0, math.inf)])
 def test_a_branch_beyond_all_numbers_is_named(rating: float, reactance: float) -> None:
     nodes = [PowerNode(id=x, balancing_authority="A", latitude=0, longitude=0, generation_mw=1) for x in "ab"]
     branch = grid_drafts.DraftBranch(a="a", b="b", rating_mw=rating, reactance_pu=reactance)
-    draft = grid_drafts.Draft(
-        source="x.csv", nodes=tuple(nodes), branches=(branch,), interconnections={"A": None}, peaks_mw={}
-    )
+    stated = {"interconnections": {"A": None}, "peaks_mw": {}}
+    draft = grid_drafts.Draft(source="x.csv", nodes=tuple(nodes), branches=(branch,), **stated)
     with pytest.raises(InputError, match=r"x.csv: branch a--b: its rating or reactance is beyond all numbers; correct"):
-        grid_drafts._lines(draft, 1.0)
+        grid_drafts.assemble(draft, GridOptions())

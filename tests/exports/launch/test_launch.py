@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import invoke
+from commands import invoke, refusal
 from each_case import each
-from launch_layouts import DENSE, INSTANCES, SUFFIX, layout_of, plan_for, question
+from launch_layouts import DENSE, layout_of, plan_for, question
 
 import planner
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import LaunchRun, _parallel, decided, launch_file, nearest_choices, run_of
+from planner.exports.launch import FORMS, LaunchRun, _parallel, decided, launch_file, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
-from planner.imports.recipes import layout_of_run, run_of_text
+from planner.imports.recipes import form_of, layout_of_run, run_of_text
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
@@ -75,34 +75,65 @@ def run_for(model: str, layout: dict[str, Any]) -> tuple[LaunchRun, Plan, Instan
     return run_of(plan, "plan"), plan, instance
 
 
+def run_with(model: str, layout: dict[str, Any], software: dict[str, Any], **workload: Any) -> LaunchRun:
+    """Return the run of a layout on an ideal stack with some switches."""
+    instance = question(model, software=catalogue("software")["ideal"] | software, **workload)
+    return run_of(plan_for(instance, layout), "plan")
+
+
 def back(framework: str, run: LaunchRun) -> OwnRun:
     """Return the run that is read back from what is written of a run for a framework."""
-    return run_of_text(launch_file(run, framework), Path(f"own{SUFFIX[framework]}"))
+    return run_of_text(launch_file(run, framework), Path(f"own.{FORMS[framework]}"))
+
+
+def arguments(script: str) -> list[str]:
+    """Return the words of the arrays of flags of a script."""
+    arrays = [part[: part.index("\n)")] for part in script.split("_ARGS=(\n")[1:]]
+    return [word for array in arrays for word in shlex.split(array)]
+
+
+@cache
+def megatron_parser() -> argparse.ArgumentParser:
+    """Return a parser with Megatron-LM's own names, types, choices and actions."""
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    types = {"int": int, "float": float, "str": str}
+    for name, how in ARGUMENTS.items():
+        if how.get("action") in ("store_true", "store_false", "store_const"):
+            parser.add_argument(f"--{name}", action="store_true")
+            continue
+        choices = how.get("choices") if isinstance(how.get("choices"), list) else None
+        kind = types.get(how.get("type", "str"), str)
+        parser.add_argument(f"--{name}", type=kind, choices=choices, nargs=how.get("nargs"))
+    return parser
 
 
 @pytest.mark.parametrize(("framework", "model", "layout"), TRIPS)
 def test_round_trip(framework: str, model: str, layout: dict[str, Any]) -> None:
+    """What is written of a run is read back as its layout, and evaluates as it; Megatron takes each of its flags."""
     run, _, instance = run_for(model, layout)
     pins = layout_of_run(back(framework, run), instance, "own")
     own = run.layout.model_dump()
-    plain = {"layers_per_stage": [], "recomputed_layers_per_stage": []}
     for path, value in pins.items():
-        key = path.removeprefix("layout.")
-        expected = list(own[key]) if key in plain else own[key]
-        assert value == expected, path
+        expected = own[path.removeprefix("layout.")]
+        assert value == (list(expected) if isinstance(value, list) else expected), path
     assert {"layout.tensor_parallel", "layout.data_parallel", "layout.microbatches_per_step"} <= set(pins)
     again = planner.evaluate(instance, {k.removeprefix("layout."): v for k, v in pins.items()})
     assert again.layout.microbatches_per_step == own["microbatches_per_step"]
     if framework != "deepspeed":  # it has no word for sequence parallelism
         assert again.step_seconds == pytest.approx(run.layout.metrics.step_seconds, rel=1e-12)
+    if framework == "megatron":
+        words = arguments(launch_file(run, framework))
+        parsed, left = megatron_parser().parse_known_args(words)
+        assert left == [] and len(words) > 30
+        assert parsed.tensor_model_parallel_size == layout["tensor_parallel"]
 
 
 @each("framework", ["megatron", "nemo"])
-def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str) -> None:
+def test_switches_of_the_stack_go_out_and_come_back(framework: str) -> None:
     """Megatron is told modules word by word, its recipes as a list; torchtitan, which has none, refuses them."""
-    own = catalogue("software")["ideal"] | {"recompute_modules": ["layernorm", "moe_act"], "fp8_attention": True}
-    instance = question("mixtral-8x7b", software=own | {"fp8_recipe": "per_tensor"}, precision="fp8")
-    run = run_of(plan_for(instance, layout_of(1, 4, 256, expert_parallel=8, recompute="selective")), "plan")
+    own = {"recompute_modules": ["layernorm", "moe_act"], "fp8_attention": True, "fp8_recipe": "per_tensor"}
+    layout = layout_of(1, 4, 256, expert_parallel=8, recompute="selective")
+    run = run_with("mixtral-8x7b", layout, own, precision="fp8")
     read = back(framework, run)
     assert read.layout["recompute"] == "selective" and "not modelled" not in str(read.items.note())
     assert read.switches["recompute_modules"] == ("layernorm", "moe_act") and read.switches["fp8_attention"] is True
@@ -113,13 +144,8 @@ def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str) -> No
     with pytest.raises(InputError, match="torchtitan cannot be told layernorm, moe_act"):
         launch_file(run, "torchtitan")
     assert nearest_choices(run, "torchtitan")["recompute"] == "full"
-
-
-@each("framework", ["megatron", "nemo"])
-def test_weight_gradients_that_are_added_apart_go_out_and_come_back(framework: str) -> None:
-    instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | {"fused_gradient_sums": False})
-    run = run_of(plan_for(instance, layout_of(1, 1, 1024, zero_stage=1)), "plan")
-    assert back(framework, run).switches["fused_gradient_sums"] is False
+    apart = run_with("llama-3.1-8b", layout_of(1, 1, 1024, zero_stage=1), {"fused_gradient_sums": False})
+    assert back(framework, apart).switches["fused_gradient_sums"] is False
 
 
 LOSSES = [  # the bytes that a plan counts of a logit, and the words of Megatron for it
@@ -154,8 +180,7 @@ def test_the_loss_of_the_run_has_the_memory_of_the_plan(framework, loss, words):
 
 def flags_of(software: dict[str, Any], precision: str = "bf16", *, model: str = "llama-3.1-8b", **choices: Any) -> str:
     """Return the flags of a run of 64 GPUs on a stack with some switches, in one line."""
-    instance = question(model, software=catalogue("software")["ideal"] | software)
-    run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=1) | choices), "plan")
+    run = run_with(model, layout_of(1, 1, 64, zero_stage=1) | choices, software)
     run = replace(run, precision=Precision.model_validate(catalogue("precisions")[precision]))
     return " ".join(arguments(launch_file(run, "megatron"))) + " "
 
@@ -180,41 +205,33 @@ def test_defaults_of_megatron_that_are_not_the_plans_are_written(software, preci
 
 
 def test_what_megatron_refuses_is_not_written() -> None:
-    """It keeps weights in FP8 where they are divided, and takes graphs of attention alone around experts."""
-    with pytest.raises(
-        InputError, match=r"fp8_parameters: .* \(layout\.zero_stage is 0\); plan with --pin layout\.zero"
-    ):
+    """It keeps weights in FP8 where they are divided, and takes graphs of attention alone around experts.
+
+    A plan with activations on the host is not started, by any framework, as one that has them on the GPU.
+    """
+    complaint = r"fp8_parameters: .* \(layout\.zero_stage is 0\); plan with --pin layout\.zero"
+    with pytest.raises(InputError, match=complaint):
         flags_of({"fp8_parameters": True}, "fp8", zero_stage=0)
     assert "fp8-param-gather" not in flags_of({"fp8_parameters": False}, "fp8", zero_stage=0)
     part = flags_of({"cuda_graphs": "part"}, model="mixtral-8x7b", expert_parallel=8)
     assert "--external-cuda-graph --cuda-graph-scope attn " in part and "--enable-cuda-graph" not in part
-
-
-@pytest.mark.parametrize("framework", sorted(launch.STACKS))
-def test_activations_on_the_host_are_refused(framework: str) -> None:
-    """A plan with activations on the host is not started as one that has them on the GPU."""
-    software = catalogue("software")["ideal"] | {"activation_offload": 0.5}
-    instance = question("llama-3.1-8b", software=software)
-    run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=2)), "plan")
-    with pytest.raises(InputError, match=r"activation_offload: .* cannot be told 0\.5"):
-        launch_file(run, framework)
-
-
-@each(("stage", "recompute", "told"), [(1, "none", False), (1, "full", True), (1, "selective", True)])
-def test_releases_without_graphs_of_recomputed_layers_are_named(stage: int, recompute: str, told: bool) -> None:
-    instance = question("llama-3.1-8b", software=catalogue("software")["ideal"] | {"cuda_graphs": "whole"})
-    run = run_of(plan_for(instance, layout_of(1, 1, 64, zero_stage=stage, recompute=recompute)), "plan")
-    assert ("before core_v0.16.0 refuse CUDA graphs" in launch_file(run, "megatron")) == told
+    run = run_with("llama-3.1-8b", layout_of(1, 1, 64, zero_stage=2), {"activation_offload": 0.5})
+    for framework in launch.STACKS:
+        with pytest.raises(InputError, match=r"activation_offload: .* cannot be told 0\.5"):
+            launch_file(run, framework)
 
 
 def test_what_later_releases_have_is_named() -> None:
     """What core 0.14 has no flag for is a flag all the same, and in the head of the script with its release."""
-    software = catalogue("software")["ideal"] | {"dispatcher": "hybrid_ep", "fused_experts": True}
-    run = run_of(plan_for(question("mixtral-8x7b", software=software), MIXTURE), "plan")
+    run = run_with("mixtral-8x7b", MIXTURE, {"dispatcher": "hybrid_ep", "fused_experts": True})
     head, _, flags = launch_file(run, "megatron").partition("export ")
     assert "HybridEP is of core_v0.16.0" in head and "--use-transformer-engine-op-fuser, is of core_v0.18.0" in head
     assert "--moe-flex-dispatcher-backend hybridep" in flags and "--use-transformer-engine-op-fuser" in flags
     assert "core_v0.16.0" not in launch_file(run_for("llama3-70b", DENSE)[0], "megatron")
+    for recompute in ("none", "full", "selective"):
+        layout = layout_of(1, 1, 64, zero_stage=1, recompute=recompute)
+        text = launch_file(run_with("llama-3.1-8b", layout, {"cuda_graphs": "whole"}), "megatron")
+        assert ("before core_v0.16.0 refuse CUDA graphs" in text) == (recompute != "none")
 
 
 @each("fused", [True, False])
@@ -228,40 +245,6 @@ def test_torchtitan_compiles_the_loss_that_the_plan_has_fused(fused: bool) -> No
     run = back("torchtitan", launched)
     assert run.switches == {"fused_loss": fused, "logit_memory_bytes": 4.0 if fused else 14.0}
     assert run.items.note() is None
-
-
-def test_every_framework_has_trips() -> None:
-    assert len(TRIPS) >= 20 and {framework for framework, _, _ in TRIPS} == set(launch.STACKS)
-
-
-def megatron_parser() -> argparse.ArgumentParser:
-    """Return a parser with Megatron-LM's own names, types, choices and actions."""
-    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
-    types = {"int": int, "float": float, "str": str}
-    for name, how in ARGUMENTS.items():
-        if how.get("action") in ("store_true", "store_false", "store_const"):
-            parser.add_argument(f"--{name}", action="store_true")
-            continue
-        choices = how.get("choices") if isinstance(how.get("choices"), list) else None
-        parser.add_argument(
-            f"--{name}", type=types.get(how.get("type", "str"), str), choices=choices, nargs=how.get("nargs")
-        )
-    return parser
-
-
-def arguments(script: str) -> list[str]:
-    """Return the words of the arrays of flags of a script."""
-    arrays = [part[: part.index("\n)")] for part in script.split("_ARGS=(\n")[1:]]
-    return [word for array in arrays for word in shlex.split(array)]
-
-
-@each(("model", "layout"), [(m, x) for f, m, x in TRIPS if f == "megatron"])
-def test_megatron_takes_the_flags(model: str, layout: dict[str, Any]) -> None:
-    words = arguments(launch_file(run_for(model, layout)[0], "megatron"))
-    parsed, left = megatron_parser().parse_known_args(words)
-    assert left == []
-    assert parsed.tensor_model_parallel_size == layout["tensor_parallel"]
-    assert len(words) > 30
 
 
 def test_the_layout_of_the_pipeline() -> None:
@@ -320,13 +303,10 @@ def test_experts_are_whole_on_their_gpu() -> None:
     run, _, instance = run_for("mixtral-8x7b", MIXTURE)
     text = launch_file(run, "megatron")
     assert "--expert-tensor-parallel-size 1\n" in text
+    without = launch_file(run, "nemo").replace("expert_tensor_parallel_size: 1", "x: 1")
     for name, own, key in (
         ("own.sh", text.replace("--expert-tensor-parallel-size 1\n", ""), "--expert-tensor-parallel-size"),
-        (
-            "own.yaml",
-            launch_file(run, "nemo").replace("expert_tensor_parallel_size: 1", "x: 1"),
-            r"model\.expert_tensor_",
-        ),
+        ("own.yaml", without, r"model\.expert_tensor_"),
     ):
         with pytest.raises(InputError, match=rf"x: {key}.*: must be 1 \(is 2, the tensor parall"):
             layout_of_run(run_of_text(own, Path(name)), instance, "x")
@@ -334,10 +314,9 @@ def test_experts_are_whole_on_their_gpu() -> None:
     for framework in ("megatron", "nemo"):
         with pytest.raises(InputError, match=r"layout\.sequence_parallel: \w+ needs true under TP 2"):
             launch_file(apart, framework)
-    with pytest.raises(
-        InputError, match=r"layout\.expert_parallel: torchtitan needs a multiple of TP x CP, 2 \(is 1\)"
-    ):
-        launch_file(run_for("mixtral-8x7b", MIXTURE | {"expert_parallel": 1})[0], "torchtitan")
+    alone = run_for("mixtral-8x7b", MIXTURE | {"expert_parallel": 1})[0]
+    with pytest.raises(InputError, match=r"layout\.expert_parallel: torchtitan needs a multiple of TP x CP, 2 \(is 1"):
+        launch_file(alone, "torchtitan")
     odd = replace(apart, layout=apart.layout.replaced(sequence_parallel=True), sequence_length=4_097)
     with pytest.raises(InputError, match=r"sequence_length: megatron needs a multiple of TP x CP, 2 \(is 4,097\); "):
         launch_file(odd, "megatron")
@@ -568,6 +547,9 @@ def test_a_script_of_ones_own() -> None:
         ("own.toml", OWN, "[a", "own.toml: is no TOML"),
         ("own.toml", OWN, "a = 1", "own.toml: has none of parallelism, training.local_batch_size"),
         ("own.json", OWN, "{}", "own.json: has none of train_batch_size"),
+        ("own.json", OWN, "", "own.json: has none of train_batch_size"),
+        ("own.yaml", OWN, "# later\n", "by which a recipe of NeMo is known; give a shell script"),
+        ("own.sh", "--micro-batch-size 1 ", "--micro-batch-size ", "must be a whole number from 1 (has no value)"),
         ("own.yaml", OWN, "model:\n  tensor_model_parallel_size: x\n", "must be a whole number from 1 (is 'x')"),
     ],
 )
@@ -603,22 +585,16 @@ def test_stages_in_every_writing(flags: str, expected: Any) -> None:
     assert (layout["virtual_stages"], layout.get("layers_per_stage")) == expected
 
 
-def test_by_command(tmp_path: Path) -> None:
-    """The commands: flags out, flags in, and the plan of one's own layout beside the planner's."""
-    (tmp_path / "own.sh").write_text(OWN)
-    own, plan, text, other = (str(tmp_path / x) for x in ("own.sh", "own.json", "launch.sh", "other.json"))
-    instance = str(INSTANCES / "cluster-1k.json")
-
-    def run(*words: str, allowed: tuple[int, ...] = (0,)) -> str:
-        done = invoke(*words)
-        assert done.exit_code in allowed, done.output
-        return done.output
-
-    run("evaluate", instance, "--from-flags", own, "-o", plan)
-    assert run("check", plan) == ""
-    run("export", "launch", plan, "--for", "megatron", "-o", text)
-    assert "--tensor-model-parallel-size 8" in Path(text).read_text()
-    pins = "--pin", "tp=4", "--pin", "pp=8"
-    run("evaluate", instance, "--from-flags", text, *pins, "-o", other, allowed=(0, 3))
-    assert "layout.tensor_parallel" in run("compare", plan, other, "--diff")
-    run("show", plan)
+@each(("framework", "form"), FORMS.items())
+def test_a_file_is_written_where_it_can_be_read_back(framework: str, form: str, tmp_path: Path) -> None:
+    """The ending says how a file is read: another, or none where it is needed, is refused before all work."""
+    (tmp_path / "plan.json").write_text(run_for("llama3-70b", DENSE)[1].model_dump_json())
+    for name in ("own", "own.sh", "own.toml", "own.yml", "own.json"):
+        output = tmp_path / name
+        done = invoke("export", "launch", tmp_path / "plan.json", "--for", framework, "-o", output)
+        if form_of(output) == form:
+            assert done.exit_code == 0 and run_of_text(output.read_text(), output).framework == framework
+        else:
+            assert refusal(done) == f"{output}: must end in .{form}, by which it is read back; rename it"
+            assert not output.exists()
+    assert invoke("export", "launch", tmp_path / "plan.json", "--for", framework, "-o", "/dev/null").exit_code == 0

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from commands import invoke
-from launch_layouts import SUFFIX
 from stored_plans import stored
 from tiers import more, slow
 
 import planner
-from planner.exports.launch import STACKS, launch_file, nearest_choices, run_of
+from planner.exports.launch import FORMS, STACKS, launch_file, nearest_choices, run_of
 from planner.imports.huggingface import read_config
 from planner.imports.recipes import layout_of_run, run_of_text
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
@@ -64,14 +63,9 @@ def test_the_export_is_the_plan(config: str, framework: str) -> None:
     assert plan.status == "optimal" and plan.verified
     run = run_of(plan, config)
     assert nearest_choices(run, framework) == {} and runnable_layout(plan, run, framework) is None
-    back = run_of_text(launch_file(run, framework), Path(f"own{SUFFIX[framework]}"))
+    back = run_of_text(launch_file(run, framework), Path(f"own.{FORMS[framework]}"))
     read = layout_of_run(back, plan.instance, "own")
     again = planner.evaluate(plan.instance, {path.removeprefix("layout."): value for path, value in read.items()})
     own, other = (layout_values(strategy_of(x)) for x in (plan.layout, again.layout))
     untold = {"replicas_per_rack", "stages_per_rack"} | ({"sequence_parallel"} if framework == "deepspeed" else set())
     assert {k: v for k, v in other.items() if k not in untold} == {k: v for k, v in own.items() if k not in untold}
-
-
-def test_there_are_twenty() -> None:
-    """20 pairs of a public configuration and a framework, each framework among them."""
-    assert len(CASES) == 20 and {framework for _, framework in CASES} == set(STACKS)
