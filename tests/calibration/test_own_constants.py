@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import invoke, refusal
 from each_case import each
-from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, write_log, write_rows
+from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, constants_at, fitted, write_log, write_rows
 from tiers import slow
 from training_toys import precision_of
 
@@ -30,8 +30,7 @@ TRUE = {GPU + "gemm_efficiency.max_share.bf16": 0.55, STEP: 0.035, CODE + "micro
 @pytest.fixture(scope="module", params=slow(6, 12), ids="{} lines".format)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MeasuredConstants:
     """Return what lines of a cluster of known constants determine."""
-    log = write_log(tmp_path_factory.mktemp("log") / "log.csv", TRUE, SHAPES[:: len(SHAPES) // request.param])
-    return planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
+    return fitted(tmp_path_factory.mktemp("log") / "log.csv", TRUE, SHAPES[:: len(SHAPES) // request.param])
 
 
 @pytest.mark.parametrize("path", TRUE)
@@ -73,26 +72,9 @@ def test_every_tunable_is_determined_or_kept(found: MeasuredConstants) -> None:
     assert all(0 < t.low < t.high and t.spread > 0 for t in TUNABLES)
 
 
-def test_alike_lines_determine_less(tmp_path: Path) -> None:
-    """Lines of one layout and one number of micro-batches do not tell what a step costs once."""
-    log = write_log(tmp_path / "alike.csv", TRUE, [SHAPES[0]] * 3)
-    alike = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
-    assert alike.values[STEP].shared_with
-    assert alike.values[CODE + "microbatch_seconds"].shared_with
-
-
-def scaled_log(path: Path, factor: float, shapes: Sequence[Sequence[object]] = SHAPES) -> Path:
-    """Write the log of a cluster whose steps take a factor as long as the catalogue predicts."""
-    header, *rows = [line.rsplit(",", 1) for line in write_log(path, {}, shapes).read_text().splitlines()]
-    lines = [f"{row},{factor * float(seconds):.6g}" for row, seconds in rows]
-    path.write_text("\n".join([",".join(header), *lines]) + "\n")
-    return path
-
-
 def test_lines_of_the_catalogue_move_nothing(tmp_path: Path) -> None:
     """A cluster that is as the catalogue says keeps its constants, and the common factor is one."""
-    log = scaled_log(tmp_path / "same.csv", 1.0, SHAPES[::2])
-    same = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
+    same = fitted(tmp_path / "same.csv", {}, SHAPES[::2])
     assert same.common is not None and same.common.value == pytest.approx(1.0, abs=1e-4)
     assert same.common.interval[0] <= 1 <= same.common.interval[1] < 1.01
     for x in same.values.values():
@@ -102,20 +84,21 @@ def test_lines_of_the_catalogue_move_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("factor", slow(1.2, 0.85))
 def test_lines_off_by_one_factor_move_it(tmp_path: Path, factor: float) -> None:
     """Steps that all take a factor as long: its interval holds it, and so do lines that were not fitted."""
-    log = scaled_log(tmp_path / "slow.csv", factor, SHAPES[::2])
-    found = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
+    found = fitted(tmp_path / "slow.csv", {}, SHAPES[::2], factor)
     assert found.common is not None
     assert found.common.interval[0] <= factor <= found.common.interval[1]
     assert found.common.value == pytest.approx(factor, rel=0.005)
-    rest = read_runs(scaled_log(tmp_path / "rest.csv", factor, SHAPES[1::2]), ACCELERATOR, SOFTWARE)
+    rest = read_runs(write_log(tmp_path / "rest.csv", {}, SHAPES[1::2], factor), ACCELERATOR, SOFTWARE)
     moved = constants_at({k: x.value for k, x in found.values.items()})
     assert np.exp(log_errors(rest, *moved)) == pytest.approx(1.0, rel=0.02)
 
 
 def test_what_is_not_determined_is_said(tmp_path, monkeypatch, capsys) -> None:
     """Where no constant is determined alone, the command says so, and by which factor it moves them together."""
-    log = scaled_log(tmp_path / "alike.csv", 1.3, [SHAPES[0]] * 3)
-    alike = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
+    # Lines of one layout and one number of micro-batches do not tell what a step costs once.
+    log = tmp_path / "alike.csv"
+    alike = fitted(log, {}, [SHAPES[0]] * 3, 1.3)
+    assert alike.values[STEP].shared_with and alike.values[CODE + "microbatch_seconds"].shared_with
     together = {k: x.replaced(shared_with=x.shared_with or "others") for k, x in alike.values.items()}
     monkeypatch.setattr(planner, "calibrate", lambda *_, **__: alike.replaced(values=together))
     calibrate(log)
