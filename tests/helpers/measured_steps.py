@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import planner
-from planner.calibration.constants import GPU, FittedConstant, MeasuredConstants
+from planner.calibration.constants import CODE, GPU, FittedConstant, MeasuredConstants
 from planner.calibration.fit import log_errors, read_runs
 
 ACCELERATOR, SOFTWARE = "H100", "megatron-core-2025"
@@ -25,10 +25,8 @@ SHAPES = (
 
 def constants_at(paths: Mapping[str, float]) -> tuple[list[FittedConstant], list[float]]:
     """Return constants of the cluster by their paths in an instance, and their values."""
-    each = (
-        (path, *(("accelerators", ACCELERATOR) if path.startswith(GPU) else ("software", SOFTWARE))) for path in paths
-    )
-    constants = [FittedConstant(kind, (name,), path.split(".", 2)[2], 0.0, 1e9) for path, kind, name in each]
+    own = {GPU: ("accelerators", (ACCELERATOR,)), CODE: ("software", (SOFTWARE,))}
+    constants = [FittedConstant(*own[x], path[len(x) :], 0.0, 1e9) for path in paths for x in own if path.startswith(x)]
     return constants, list(paths.values())
 
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -101,19 +100,13 @@ def test_a_softmax_that_its_kernel_does_not_take(t: int, b: int, fused: bool) ->
     """Heads of a GPU times sequences that 4 does not divide: four operations more."""
     # Of 16 scores a head the fused one moves 9 bytes each; others 6 to 32 bits, 8 scaled, 8 masked, 13 by softmax and
     # dropout, and 6 back: 41. The backward pass moves as much, and the softmax half as much again.
-    code = {"flash_attention": False, "selective_gemm_share": 0.0}
-    any_, blocks = machine(gpu(hbm=1.0), **code), machine(gpu(hbm=1.0), **code, fused_softmax_multiple=4)
-    alone = [operations.layer_operations(m, shape(t, b=b), routed=False) for m in (any_, blocks)]
-    names = [sum(o.name.startswith("softmax") for o in passes.forward) for passes in alone]
-    scores = 16 * 2 * b / t
-    assert names == [2, 2 if fused else 6]
-
-    def moved(ops: Sequence[operations.LayerOperation]) -> float:
-        return math.fsum(o.seconds for o in ops if o.name.startswith("softmax"))
-
-    assert [moved(x.forward) for x in alone] == pytest.approx([scores * 9, scores * (9 if fused else 41)])
-    back = [scores * 11, scores * (11 if fused else 45)]
-    assert [moved(x.backward) for x in alone] == pytest.approx(back)
+    for multiple, whole in ((None, True), (4, fused)):
+        m = machine(gpu(hbm=1.0), flash_attention=False, selective_gemm_share=0.0, fused_softmax_multiple=multiple)
+        ops = operations.layer_operations(m, shape(t, b=b), routed=False)
+        softmax = [[o.seconds for o in x if o.name.startswith("softmax")] for x in (ops.forward, ops.backward)]
+        assert len(softmax[0]) == (2 if whole else 6)
+        moved = [16 * 2 * b / t * n for n in ((9, 11) if whole else (41, 45))]
+        assert [sum(x) for x in softmax] == pytest.approx(moved)
 
 
 @each(("t", "sp", "moved"), [(1, False, 80 + 64), (2, False, 80 + 32), (2, True, 40 + 32)])
@@ -168,10 +161,11 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
 @each(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.128)])
 def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
     """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks, once and twice backward."""
-    # They run beside the attention's 0.128 s, or before it.
-    times = layer_time.kind_times(machine(overlaps=overlaps), shape(c=2), DENSE)
-    assert times.parts["context_parallel"] == pytest.approx(3 * exposed)
-    assert layer_time.context_exchange(machine(overlaps=overlaps), shape(c=2), 1.0)[0] == pytest.approx(1.14)
+    # They run beside the attention's 0.128 s, or before it; each starts in 0.25 s.
+    for start in (0.0, 0.25):
+        m = machine(overlaps=overlaps, collective_seconds=start)
+        found = layer_time.kind_times(m, shape(c=2), DENSE).parts["context_parallel"]
+        assert found == pytest.approx(3 * (exposed + start))
     assert layer_time.context_exchange(machine(), shape(), 1.0) == (0, 0)
 
 
@@ -210,10 +204,8 @@ def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
 @each(("split", "exchange"), [(False, 1.64), (True, 1.64 / 2)])
 def test_recompute_that_stops_early_leaves_out_what_no_pass_reads(split: bool, exchange: float) -> None:
     """The FFN's last product is a third of the forward ones, and all, or its scatter, of the exchange behind it."""
-    whole, early = (
-        layer_time.layer_times(machine(recompute_stops_early=stops), shape(2, recompute="none", sp=split))
-        for stops in (False, True)
-    )
+    s = shape(2, recompute="none", sp=split)
+    whole, early = (layer_time.layer_times(machine(recompute_stops_early=stops), s) for stops in (False, True))
     assert whole.recompute_seconds - early.recompute_seconds == pytest.approx(GEMM / 2 / 3 + exchange)
     assert replace(early, recompute_seconds=whole.recompute_seconds) == whole
 
@@ -228,13 +220,10 @@ def test_the_ends_of_a_model_exchange_too(fused: bool, sums: int) -> None:
 
 def test_sequences_divided_along_their_second_dimension_are_copied() -> None:
     """Of each of two exchanges a pass, 64 B are copied behind the gather and before the scatter, at 128 B/s."""
-    plain, copied = (
-        layer_time.layer_times(machine(gpu(hbm=128.0), copies_split_sequences=copies), shape(2, sp=True))
-        for copies in (False, True)
-    )
-    assert copied.parts["tensor_parallel"] - plain.parts["tensor_parallel"] == pytest.approx(2 * 2 * 2)
-    one = [layer_time.layer_times(machine(copies_split_sequences=x), shape(2)) for x in (False, True)]
-    assert one[0] == one[1]  # an all-reduce copies nothing
+    for split, more in ((True, 2 * 2 * 2), (False, 0)):  # an all-reduce copies nothing
+        each = (machine(gpu(hbm=128.0), copies_split_sequences=x) for x in (False, True))
+        plain, copied = (layer_time.layer_times(m, shape(2, sp=split)).parts["tensor_parallel"] for m in each)
+        assert copied - plain == pytest.approx(more)
 
 
 def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
