@@ -61,14 +61,15 @@ def test_replicas_of_a_site_fill_racks() -> None:
     # Three replicas at the largest site are nine racks, all of the same weights; TP 8 over two racks halves the
     # group. Experts over 8 GPUs: two replicas of one rack each stand side by side, so that three replicas take four
     # racks.
-    wide = replace(STRATEGY, tensor_parallel=2, context_parallel=6, replicas_per_rack=1, data_parallel_by_site=(3, 2))
+    wide = replace(
+        STRATEGY, tensor_parallel=2, context_parallel=6, replicas_per_rack=1, data_parallel_by_site=(3, 2, 0)
+    )
     assert (wide.racks_per_replica(4), wide.unit_racks(4), wide.group_racks(4)) == (3, 3, 9)
     assert (wide.gpus, wide.min_replicas, wide.data_parallel) == (5 * wide.pipeline_parallel * 12, 2, 5)
     over = replace(wide, tensor_parallel=8, context_parallel=1)
     assert (over.site_group_racks(3, 4), over.group_racks(4)) == (6, 3)
     experts = replace(wide, tensor_parallel=4, context_parallel=1, expert_parallel=8)
     assert (experts.unit_racks(4), experts.site_group_racks(3, 4)) == (2, 4)
-    assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3
     # 721 replicas at 7 a rack are 103 racks, one more takes another.
     for replicas, per_rack, racks in ((7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)):
         single = replace(wide, tensor_parallel=1, context_parallel=1, replicas_per_rack=per_rack)
@@ -90,19 +91,12 @@ def test_stages_share_a_rack_where_the_gpus_ask_for_it(gpus: int, expected: tupl
     assert packing(8, 1, 1, 4, 2, gpus) == expected
 
 
-@each(
-    ("unit", "stages", "replicas", "racks", "q"),
-    [
-        (16, 2, 3, 12, 1),  # a stage over two racks: twelve of them for two stages of three replicas
-        (16, 2, 3, 11, 1),  # no two such stages share a rack
-        (4, 4, 2, None, 1),  # nothing is known of the racks
-        (4, 4, 2, 4, 1),
-        (4, 4, 2, 3, 1),  # two stages a rack leave room for one replica: four racks again
-        (2, 4, 2, 2, 2),
-        (2, 4, 2, 1, 1),  # all four fill a rack with one replica
-        (2, 4, 1, 1, 4),
-    ],
-)
+@each(("unit", "stages", "replicas", "racks", "q"), [
+    (16, 2, 3, 12, 1), (16, 2, 3, 11, 1), (4, 4, 2, None, 1), (4, 4, 2, 4, 1), (4, 4, 2, 3, 1), (2, 4, 2, 2, 2),
+    (2, 4, 2, 1, 1), (2, 4, 1, 1, 4),
+])  # fmt: skip
 def test_fewest_stages_that_fit_the_racks(unit: int, stages: int, replicas: int, racks: int | None, q: int) -> None:
     """Replicas of stages of so many GPUs on racks of 8; one stage a rack where no number fits."""
+    # A stage over two racks shares none of them; two stages a rack of four GPUs each leave room for one replica, so
+    # that four racks are needed again; all four of two GPUs fill a rack with one replica.
     assert min_stages_per_rack(8, unit, stages, replicas, racks) == q

@@ -13,13 +13,15 @@ from training_toys import accelerator, layout, machine_of, precision_of, shape
 
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
-from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule
+from planner.instance.instance import instance_sha256
+from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule, Software
 from planner.physics.training import layer_time, memory
 from planner.physics.training.memory import stored_tensors, weights_of
 from planner.physics.training.operations import Machine, layer_operations, narrow_heads
 from planner.physics.training.transformer import layer_kinds
 from planner.planning.load import load_instance
 
+CLUSTER = Path(__file__).parents[3] / "instances" / "cluster-1k.json"
 H, WIDTH, SEQUENCE = 64, 96, 8
 DENSE = Model(name="dense", layers=4, hidden=H, heads=4, kv_heads=2, ffn=WIDTH, gated_ffn=True, vocabulary=32)
 MIXED = DENSE.replaced(experts=Experts(count=8, per_token=2, ffn=24, shared_ffn=16, dense_layers=1), gated_ffn=True)
@@ -160,7 +162,7 @@ def test_attention_in_fp8_is_of_products_in_fp8() -> None:
     off, on = (machine(DENSE, "fp16", fp8_attention=x) for x in (False, True))
     assert layer_time.layer_times(off, SHAPE) == layer_time.layer_times(on, SHAPE)
     assert memory.layer_bytes(off, SHAPE) == memory.layer_bytes(on, SHAPE)
-    data = json.loads((Path(__file__).parents[3] / "instances" / "cluster-1k.json").read_text())
+    data = json.loads(CLUSTER.read_text())
     software = catalogue("software")["megatron-core"]
     delayed = {"fp8_recipe": "delayed", "recompute_modules": ["moe_act"]}
     for precision, switches, fault in (
@@ -171,6 +173,16 @@ def test_attention_in_fp8_is_of_products_in_fp8() -> None:
         own = {"software": software | {"source": "own", **switches}, "precision": precision}
         with pytest.raises(InputError, match=fault):
             load_instance({**data, "workload": {**data["workload"], **own}}, searched=False)
+
+
+def test_switches_as_before_leave_an_instance_as_it_was() -> None:
+    """A stack that states the defaults has the hash of one that does not; another has its own."""
+    instance = load_instance(CLUSTER, searched=False)
+    known = catalogue("software")["megatron-core"]
+    stated = {}, {"recompute_modules": ["core_attn"], "fp8_attention": False}, {"recompute_modules": ["mlp"]}
+    stacks = (Software.model_validate(known | x) for x in stated)
+    plain, same, other = (instance_sha256(instance.replaced(workload__software=x)) for x in stacks)
+    assert plain == same != other
 
 
 @each("name", [name for name, model in MODELS.items() if model.experts])

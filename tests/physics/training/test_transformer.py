@@ -95,7 +95,6 @@ def test_latent_attention_by_hand() -> None:
 
 def test_window_by_hand() -> None:
     """Ten positions in a window of 3 see 1 + 2 + 3 + 7·3 = 27 pairs, each 4·a·head FLOP; the full layer has 10²/2."""
-    assert tf.attention_score_flop(WINDOWED, 10, 1, window=WINDOWED.window) == 27 * 4 * 2 * 4
     assert tf.attention_score_flop(WINDOWED, 10, 1) == 50 * 4 * 2 * 4
     both = tf.attention_score_flop(WINDOWED, np.array([2.0, 10.0]), 1, window=WINDOWED.window)
     assert both.tolist() == [2 * 32, 27 * 32]
@@ -107,22 +106,13 @@ def test_window_by_hand() -> None:
 def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
     flop = tf.attention_score_flop(WINDOWED, s, 1, window=w)
     assert flop == 32 * min(sum(min(i + 1, w) for i in range(s)), s * s / 2)
-    assert flop <= tf.attention_score_flop(WINDOWED, s, 1)
-    assert flop <= tf.attention_score_flop(WINDOWED, s, 1, window=w + 1)
-    if w >= s:
-        assert flop == tf.attention_score_flop(WINDOWED, s, 1)
+    assert w < s or flop == tf.attention_score_flop(WINDOWED, s, 1)
 
 
-@each(("name", "total"), [
+LLAMAS = [
     ("llama-2-7b", 6_738_415_616), ("llama-2-13b", 13_015_864_320), ("llama-2-70b", 68_976_648_192),
     ("llama-3.1-8b", 8_030_261_248), ("llama-3.1-70b", 70_553_706_496), ("llama-3.1-405b", 405_853_388_800),
-])  # fmt: skip
-def test_llama_weights_are_those_of_the_checkpoint(name: str, total: int) -> None:
-    """The released checkpoint holds the weights counted here and the norms, two a layer and one at the end."""
-    model = known(name)
-    assert tf.total_parameters(model) == total - (2 * model.layers + 1) * model.hidden
-
-
+]  # fmt: skip
 PUBLISHED = [
     ("turing-530b", 530e9),  # Smith et al. 2022, title
     ("megatron-1t", 1008.0e9),  # Narayanan et al. 2021, table 1
@@ -145,14 +135,15 @@ ACTIVE = [  # with the head and not the embedding, or with both
 ]
 
 
-@each(("name", "total"), PUBLISHED)
-def test_all_weights_are_the_publishers_total_within_a_hundredth(name: str, total: float) -> None:
-    assert tf.total_parameters(known(name)) == pytest.approx(total, rel=0.01)
-
-
-@each(("name", "active", "embedding"), ACTIVE)
-def test_weights_that_a_token_meets_are_the_publishers_within_a_hundredth(name, active, embedding) -> None:
-    assert tf.active_parameters(known(name), embedding=embedding) == pytest.approx(active, rel=0.01)
+def test_weights_are_the_publishers_within_a_hundredth() -> None:
+    """Llama's checkpoints hold just the weights counted here and the norms, two a layer and one at the end."""
+    for name, total in LLAMAS:
+        model = known(name)
+        assert tf.total_parameters(model) == total - (2 * model.layers + 1) * model.hidden
+    for name, total in PUBLISHED:
+        assert tf.total_parameters(known(name)) == pytest.approx(total, rel=0.01), name
+    for name, active, embedding in ACTIVE:
+        assert tf.active_parameters(known(name), embedding=embedding) == pytest.approx(active, rel=0.01), name
 
 
 def test_gpt_oss_windows_halve_its_layers() -> None:
@@ -219,33 +210,23 @@ def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
     assert tf.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
 
 
-@each("name", ["parametric-2022", "parametric-2024"])
-def test_the_optimum_of_a_loss_law_is_stationary(name: str) -> None:
-    law = LossLaw.model_validate(catalogue("scaling_laws")[name])
-    best = tf.best_parameters(law, 1e25)
-
-    def at(n: float) -> float:
-        return tf.loss(law, n, tf.tokens_for(n, 1e25))
-
-    assert at(best) < min(at(0.99 * best), at(1.01 * best))
-
-
-def test_the_published_loss_of_chinchilla() -> None:
-    """70B on 1.4T tokens: 1.69 + 406.4 / 70e9^0.34 + 410.7 / 1.4e12^0.28 = 1.937 by hand."""
-    law = LossLaw.model_validate(catalogue("scaling_laws")["parametric-2022"])
-    assert tf.loss(law, 70e9, 1.4e12) == pytest.approx(1.9366, abs=1e-4)
+def test_the_optimum_of_a_loss_law_is_stationary() -> None:
+    """Of 70B on 1.4T tokens the loss is 1.69 + 406.4 / 70e9^0.34 + 410.7 / 1.4e12^0.28 = 1.937 by hand."""
+    first, second = (LossLaw.model_validate(catalogue("scaling_laws")[f"parametric-{x}"]) for x in (2022, 2024))
+    assert tf.loss(first, 70e9, 1.4e12) == pytest.approx(1.9366, abs=1e-4)
+    for law in (first, second):
+        near = [share * tf.best_parameters(law, 1e25) for share in (0.99, 1.0, 1.01)]
+        losses = [tf.loss(law, n, tf.tokens_for(n, 1e25)) for n in near]
+        assert min(losses) == losses[1]
 
 
-def test_batch_laws() -> None:
+def test_batch_and_depth_laws() -> None:
+    """An aspect of 128 gives GPT-3's 96 layers of 12,288; the logarithmic law 79."""
     given = {"tokens": 1e12, "flop": 1e24, "parameters": 1e11}
     assert tf.power(PowerOf(of="fixed", coefficient=4e6), **given) == 4e6
     for name, batch in (("zhang-2024", 22.91 * 1e12**0.47), ("deepseek-2024", 0.292 * 1e24**0.3271)):
         law = PowerOf.model_validate(catalogue("batch_laws")[name])
         assert tf.power(law, **given) == pytest.approx(batch)
-
-
-def test_depth_laws() -> None:
-    """An aspect of 128 gives GPT-3's 96 layers of 12,288; the logarithmic law 79."""
     assert tf.layers_of(DepthLaw(aspect=128.0), 12_288) == 96
     log = DepthLaw.model_validate(catalogue("depth_laws")["levine-2020"])
     assert tf.layers_of(log, 12_288) == pytest.approx((math.log(12_288) - 5.039) / 0.0555)
