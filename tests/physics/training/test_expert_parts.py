@@ -11,7 +11,7 @@ from training_toys import accelerator, machine_of, precision_of, shape
 from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
 from planner.physics.training.memory import Weights, stored_tensors
-from planner.physics.training.operations import Machine, Passes, head_seconds, layer_operations, narrow_heads
+from planner.physics.training.operations import Machine, head_seconds, layer_operations, narrow_heads
 from planner.physics.training.transformer import LayerKind
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
@@ -104,14 +104,6 @@ def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel:
         assert sum(x for name, x in seconds if name in ("norm", "residual")) == pytest.approx(2 * whole * one)
         copied = [x for name, x in seconds if name == "dispatch and combine"]
         assert copied == pytest.approx([one / tensor_parallel * (1 + 1 + 2 * 2 * per_token)])
-
-
-def test_casts_of_a_product_by_hand() -> None:
-    """What is cast takes 2 B to read and two of 1 B to write: 3·5 inputs forward, 3·7 gradients backward."""
-    passes = Passes(machine("fp8", quantise_traffic=3.0), [], [])
-    passes.gemm("product", 3, 5, 7)
-    for listed, elements in ((passes.forward, 3 * 5), (passes.backward, 3 * 7)):
-        assert [o.seconds for o in listed if o.kind == "quantise"] == pytest.approx([elements * 4 * 3 / 1e9])
 
 
 @each(("hidden", "ffn", "fused"), [(256, 512, True), (256, 320, False), (320, 256, False)])

@@ -246,17 +246,13 @@ def test_keys_and_values_by_hand() -> None:
     assert layer_time.context_exchange(m, dataclasses.replace(s, context_parallel=1), 2.0) == (0.0, 0.0)
 
 
-def test_usable_memory() -> None:
-    """The fraction is kept first, then the constant."""
-    instance = load_instance(Path("instances/one-rack.json"))
-    own = instance.hardware.accelerator.replaced(hbm_bytes=80e9, memory_reserve_bytes=1e9)
-    known = instance.replaced(hardware__accelerator=own, limits__memory_reserve_fraction=0.05)
-    assert step_prediction.memory_limit_bytes(known) == pytest.approx(75e9)
-
-
 def test_figures_of_a_step() -> None:
     """The model's FLOP, without recompute, over those of all GPUs at their peak in the seconds of a step; the days."""
+    # Of the memory a fraction is kept first, then the constant.
     instance, s = load_instance(Path("instances/one-rack.json")), layout((40, 40), recompute="full")
+    own = {"hardware__accelerator__hbm_bytes": 80e9, "hardware__accelerator__memory_reserve_bytes": 1e9}
+    limited = instance.replaced(**own, limits__memory_reserve_fraction=0.05)
+    assert step_prediction.memory_limit_bytes(limited) == pytest.approx(75e9)
     m, free = step_prediction.machine_of(instance), step_prediction.free_conditions()
     found = step_prediction.metrics(instance, free, s, useful_share=0.5)
     flop = found.tokens_per_step * model_flop_per_token(m.model, m.sequence)

@@ -1,10 +1,9 @@
 """Racks of blocks, unequal chunks by their events, queues between sites, ZeRO's traffic, and sends beside rings."""
 
-import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -180,85 +179,47 @@ def test_what_a_framework_cannot_run() -> None:
         toy(parallelism=["tensor", "interleaved"])
 
 
-TINY = 1e-9
-
-
-@dataclass
-class Device:
-    """A stage's passes in order, the end of the one that runs, and what its NIC has yet to send."""
-
-    order: list[Pass]
-    at: int = 0
-    ends: float = math.inf
-    sends: deque[list[Any]] = field(default_factory=deque)
-    rings: deque[list[Any]] = field(default_factory=deque)
-
-
-@dataclass
-class SharedStep:
-    """A step of 1F1B in which a ring of each layer follows its last backward pass, and shares the NIC with sends."""
-
-    p: int
-    v: int
-    m: int
-    passes: dict[str, float]
-    layers: int
-    send: float
-    ring: float
-    shared: bool
-    now: float = 0.0
-    last: float = 0.0  # end of the last pass
-    done: set[tuple[str, int, int]] = field(default_factory=set)  # passes, and what has arrived, at places
-    later: list[tuple[float, int]] = field(default_factory=list)  # layers whose gradients will be complete
-
-    def run(self) -> tuple[float, float]:
-        """Return when the last pass ends, and the last ring."""
-        self.devices = [Device(interleaved(self.p, self.v, self.m, i)) for i in range(self.p)]
-        while True:
-            for i, x in enumerate(self.devices):
-                self._begin(i, x)
-            share = {id(x): 0.5 if self.shared and x.sends and x.rings else 1.0 for x in self.devices}
-            queues = [(q[0], share[id(x)]) for x in self.devices for q in (x.sends, x.rings) if q]
-            events = [x.ends for x in self.devices] + [t for t, _ in self.later[:1]]
-            following = min(events + [self.now + q[0] / rate for q, rate in queues])
-            if following == math.inf:
-                return self.last, self.now
-            for q, rate in queues:
-                q[0] -= (following - self.now) * rate
-            self.now = following
-            for i, x in enumerate(self.devices):
-                self._end(i, x)
-            while self.later and self.later[0][0] < self.now + TINY:
-                self.devices[heapq.heappop(self.later)[1]].rings.append([self.ring])
-
-    def _begin(self, i: int, x: Device) -> None:
-        """Begin the next pass of a device if its inputs are there."""
-        if x.ends < math.inf or x.at == len(x.order):
-            return
-        kind, chunk, k = x.order[x.at]
-        at, ahead = chunk * self.p + i, kind == "F"
-        mine = ahead or ("F", at, k) in self.done
-        if mine and (at == (0 if ahead else self.p * self.v - 1) or (f"to {kind}", at, k) in self.done):
-            x.ends = self.now + self.passes[kind]
-            for n in range(1, self.layers if (kind, k) == ("B", self.m - 1) else 1):
-                heapq.heappush(self.later, (self.now + self.passes["B"] * n / self.layers, i))
-
-    def _end(self, i: int, x: Device) -> None:
-        """End what a device and its NIC have done by now."""
-        if x.sends and x.sends[0][0] < TINY:
-            self.done.add(x.sends.popleft()[1])
-        if x.rings and x.rings[0][0] < TINY:
-            x.rings.popleft()
-        if x.ends < self.now + TINY:
-            kind, chunk, k = x.order[x.at]
-            at = chunk * self.p + i
-            self.done.add((kind, at, k))
-            x.at, x.ends, self.last = x.at + 1, math.inf, self.now
-            target = at + 1 if kind == "F" else at - 1
-            if 0 <= target < self.p * self.v:
-                x.sends.append([self.send, (f"to {kind}", target, k)])
-            if (kind, k) == ("B", self.m - 1):
-                x.rings.append([self.ring])
+def shared_step(
+    p: int, v: int, m: int, passes: dict[str, float], layers: int, send: float, ring: float, *, shared: bool
+) -> tuple[float, float]:
+    """Return when the last pass of 1F1B ends, and the last ring; `shared`: rings and sends halve a NIC's rate."""
+    # A ring of each layer follows its part of the last backward pass of its chunk.
+    orders, at, ends = [interleaved(p, v, m, i) for i in range(p)], [0] * p, [math.inf] * p
+    nics: list[tuple[deque[Any], deque[Any]]] = [(deque(), deque()) for _ in range(p)]  # yet to send: sends, rings
+    done, later, now, last = set[Pass](), list[tuple[float, int]](), 0.0, 0.0
+    while True:
+        for i in range(p):
+            if ends[i] < math.inf or at[i] == len(orders[i]):
+                continue
+            kind, chunk, k = orders[i][at[i]]
+            place = chunk * p + i
+            inputs = [("F", place, k)] * (kind == "B")
+            inputs += [(f"to {kind}", place, k)] * (place != (0 if kind == "F" else p * v - 1))
+            if done.issuperset(inputs):
+                ends[i] = now + passes[kind]
+                parts = range(1, layers + 1) if (kind, k) == ("B", m - 1) else ()
+                later += [(now + passes["B"] * n / layers, i) for n in parts]
+        queues = [(q, 0.5 if shared and all(nic) else 1.0) for nic in nics for q in nic if q]
+        following = min([*ends, *(t for t, _ in later), *(now + q[0][0] / rate for q, rate in queues)])
+        if following == math.inf:
+            return last, now
+        for q, rate in queues:
+            q[0][0] -= (following - now) * rate
+        now = following
+        for i, (sends, rings) in enumerate(nics):
+            if sends and sends[0][0] < 1e-9:
+                done.add(sends.popleft()[1])
+            if rings and rings[0][0] < 1e-9:
+                rings.popleft()
+            if ends[i] < now + 1e-9:
+                kind, chunk, k = orders[i][at[i]]
+                place = chunk * p + i
+                done.add((kind, place, k))
+                at[i], ends[i], last = at[i] + 1, math.inf, now
+                target = place + 1 if kind == "F" else place - 1
+                sends.extend([[send, (f"to {kind}", target, k)]] * (0 <= target < p * v))
+            rings.extend([ring] for t, own in later if own == i and t < now + 1e-9)
+        later = [x for x in later if x[0] >= now + 1e-9]
 
 
 @settings(max_examples=30)
@@ -270,9 +231,8 @@ def test_the_last_micro_batch_waits_for_a_ring_at_every_send(p, v, rounds, f, b,
     """A step on shared NICs is later by the wait of each send that the schedule counts, and its rings by no more."""
     # So the exchange that ends last takes its own time, and no other pass or micro-batch waits.
     m, send = rounds * p, share * min(f, b)
-    (alone, rings_alone), (shared, rings_shared) = (
-        SharedStep(p, v, m, {"F": f, "B": b}, layers, send, ring, shared=x).run() for x in (False, True)
-    )
+    each = (shared_step(p, v, m, {"F": f, "B": b}, layers, send, ring, shared=x) for x in (False, True))
+    (alone, rings_alone), (shared, rings_shared) = each
     strategy = layout((layers * v,) * p, virtual_stages=v, micro_batches=m)
     free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     x = step_prediction.times_of_strategy(toy(overlaps=("gradients", "sends")), free, strategy).pipeline

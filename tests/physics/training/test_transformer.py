@@ -78,10 +78,7 @@ def test_experts_by_hand() -> None:
     assert tf.dense_layer_parameters(MIXED) == 144 + 2 * 6 * 10
     assert tf.total_parameters(MIXED) == 2 * 264 + 3 * 372 + 66
     assert tf.active_parameters(MIXED) == 2 * 264 + 3 * 300 + 66
-
-
-def test_tokens_work_in_their_own_experts_only() -> None:
-    """Products take two FLOP a weight that the token meets; scores 2·s²·a·head a causal layer: 2·7²·2·3 here."""
+    # Products take two FLOP a weight that the token meets; scores 2·s²·a·head a causal layer: 2·7²·2·3 here.
     assert tf.layers_forward_flop(MIXED, 7, 1) == 3 * (2 * 7 * 300 + 588) + 2 * (2 * 7 * 264 + 588)
     assert tf.model_flop_per_token(MIXED, 7) == 3 * (3 * 4788 + 2 * 4284 + 2 * 7 * 66) / 7
 
@@ -146,16 +143,6 @@ def test_weights_are_the_publishers_within_a_hundredth() -> None:
         assert tf.active_parameters(known(name), embedding=embedding) == pytest.approx(active, rel=0.01), name
 
 
-def test_gpt_oss_windows_halve_its_layers() -> None:
-    """At 8,192 tokens a windowed layer of GPT-OSS takes 1/32 of a full one's scores, less its first rows."""
-    model = known("gpt-oss-120b")
-    assert 2 * model.window_layers == model.layers
-    pairs = 128 * 8192 - 128 * 127 // 2
-    assert tf.attention_score_flop(model, 8192, 1, window=model.window) == pairs * 4 * 64 * 64
-    scores = tf.layers_forward_flop(model, 8192, 1) - 2 * 8192 * 36 * tf.layer_parameters(model, active=True)
-    assert scores == 18 * 4 * 64 * 64 * (pairs + 8192**2 // 2)
-
-
 ANY = {"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11}
 
 
@@ -181,13 +168,11 @@ def test_models_at_the_edge_are_taken(change) -> None:
     assert tf.total_parameters(Model.model_validate(ANY | change)) > 0
 
 
-def test_least_squares_splits_the_error() -> None:
-    found = [tf.fitted_power_law([1.0, 1.0, 10.0, 10.0], [1.0, 100.0, 10.0, 1000.0], at) for at in (1.0, 10.0)]
-    assert found == pytest.approx([10.0, 100.0])
-
-
 @given(st.floats(-2, 2), st.floats(-5, 5), st.lists(st.integers(-10, 30), min_size=2, max_size=12, unique=True))
 def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: list[int]) -> None:
+    """Least squares split an error."""
+    found = [tf.fitted_power_law([1.0, 1.0, 10.0, 10.0], [1.0, 100.0, 10.0, 1000.0], at) for at in (1.0, 10.0)]
+    assert found == pytest.approx([10.0, 100.0])
     points = [10.0**e for e in exponents], [10.0 ** (slope * e + intercept) for e in exponents]
     first, second = (math.log10(tf.fitted_power_law(*points, at)) for at in (1.0, 10.0))
     assert (first, second - first) == pytest.approx((intercept, slope), abs=1e-7)
