@@ -165,7 +165,7 @@ def test_spares_stay_within_the_cluster() -> None:
     """Of 12 racks two are left to stand by; a cluster of too few racks for the layout itself gets no spares."""
     # A layout whose racks are nearly always in repair never trains: bad input, with the ways out.
     parts = {"gpu": {"gpu_hours_per_event": 1, "repair_hours": 1e40}}
-    with pytest.raises(InputError, match="10 racks are never all fit for work.*; give spare racks, shorter repairs"):
+    with pytest.raises(InputError, match=r"10 racks are never all fit for work.*; give spare racks, shorter repairs"):
         best_stretch(question(parts=parts, recoveries=["restart"], spare_targets=[0.0]), STRATEGY, STEP)
     targets = [0.0, 0.5, 0.9, 0.999999]
     rates: dict[str, Any] = {"recoveries": ["restart"], "spare_targets": targets}
