@@ -32,23 +32,26 @@ LLAMA = known("llama-3.1-70b")
 def test_layer_flop() -> None:
     """24·b·s·h² + 4·b·s²·h at s = 2048: 7,421,703,487,488 and 206,158,430,208, half of it with a causal mask."""
     # The head's size sets that of attention, and not the hidden width.
-    assert tf.layers_forward_flop(GPT3, 2048, 3, causal=False) == 96 * 3 * (7_421_703_487_488 + 206_158_430_208)
+    assert tf.layers_forward_flop(GPT3, 2048, 3) == 96 * 3 * (7_421_703_487_488 + 206_158_430_208 // 2)
     layers = 96 * (7_421_703_487_488 + 103_079_215_104) // 2048
     assert tf.model_flop_per_token(GPT3, 2048) == 3 * (layers + 2 * 629_145_600)  # and the logits
-    assert tf.attention_score_flop(GPT3.replaced(head_size=64), 2048, 1, causal=False) == 4 * 2048**2 * 96 * 64
+    assert tf.attention_score_flop(GPT3.replaced(head_size=64), 2048, 1) == 2 * 2048**2 * 96 * 64
 
 
 def test_model_flop_per_token_is_narayanans() -> None:
-    """A step without recompute takes 72·B·s·L·h²·(1 + s/6h + V/12Lh) (Narayanan 2021: 96 and V/16 with it)."""
+    """A step without recompute takes 72·B·s·L·h²·(1 + s/6h + V/12Lh) (Narayanan 2021: 96 and V/16 with it).
+
+    Where a kernel skips the masked half of the scores it is s/12h.
+    """
     s, h, layers, v = 2048, 12288, 96, 51200
-    wanted = 72 * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
-    assert tf.model_flop_per_token(GPT3, s, causal=False) == pytest.approx(wanted)
+    wanted = 72 * layers * h**2 * (1 + s / (12 * h) + v / (12 * layers * h))
+    assert tf.model_flop_per_token(GPT3, s) == pytest.approx(wanted)
 
 
 def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
-    """Hoffmann 2022 counts 3·a·s² a layer for the softmax, and the embedding like the logits."""
-    extra = 96 * chinchilla_layer_forward_flop(GPT3, 2048) - tf.layers_forward_flop(GPT3, 2048, 1, causal=False)
-    assert extra == 96 * 3 * 96 * 2048**2
+    """Hoffmann 2022 counts 3·a·s² a layer for the softmax, the masked half, and the embedding like the logits."""
+    extra = 96 * chinchilla_layer_forward_flop(GPT3, 2048) - tf.layers_forward_flop(GPT3, 2048, 1)
+    assert extra == 96 * (3 * 96 * 2048**2 + 2 * 2048**2 * 12288)
     whole, layers = chinchilla_forward_flop(GPT3, 2048), 96 * chinchilla_layer_forward_flop(GPT3, 2048)
     assert whole - layers == 4 * 2048 * 629_145_600
 
@@ -58,7 +61,7 @@ def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b
     h = heads * head
     m = Model(name="any", layers=1, hidden=h, heads=heads, vocabulary=7)
     assert tf.layer_parameters(m) == 12 * h**2
-    assert tf.layers_forward_flop(m, s, b, causal=False) == 24 * b * s * h**2 + 4 * b * s**2 * h
+    assert tf.layers_forward_flop(m, s, b) == 24 * b * s * h**2 + 2 * b * s**2 * h
 
 
 def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
@@ -86,8 +89,7 @@ def test_experts_by_hand() -> None:
 def test_latent_attention_by_hand() -> None:
     """Down 10·(5 + 4 + 2), queries up 5·3·(3 + 2), keys and values up 4·3·(3 + 6), out 3·6·10."""
     assert tf.attention_parameters(LATENT) == 110 + 75 + 108 + 180
-    assert tf.attention_score_flop(LATENT, 8, 2, causal=False) == 2 * 2 * 8**2 * 3 * ((3 + 2) + 6)
-    assert tf.attention_score_flop(LATENT, 8, 2) == 2 * 8**2 * 3 * 11
+    assert tf.attention_score_flop(LATENT, 8, 2) == 2 * 8**2 * 3 * ((3 + 2) + 6)
 
 
 def test_window_by_hand() -> None:
@@ -95,7 +97,6 @@ def test_window_by_hand() -> None:
     assert tf.attention_score_flop(WINDOWED, 10, 1) == 50 * 4 * 2 * 4
     both = tf.attention_score_flop(WINDOWED, np.array([2.0, 10.0]), 1, window=WINDOWED.window)
     assert both.tolist() == [2 * 32, 27 * 32]
-    assert tf.attention_score_flop(WINDOWED, 10, 1, causal=False, window=WINDOWED.window) == 100 * 32
     assert tf.layers_forward_flop(WINDOWED, 10, 1) == 3 * 2 * 10 * 768 + (2 * 27 + 50) * 32
 
 
