@@ -86,19 +86,12 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
     assert all(after >= before for before, after in pairwise(points.values()))
 
 
-@each("stage", [0, 1])
-def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
-    job = exposure_of(edited(failing("elastic"), layout__zero_stage=stage)).job
-    (way,) = ways(job, spares=True)
-    assert job.shares_state == bool(stage)
-    written = float(job.write_seconds(way.target) / way.interval_seconds)
-    assert (float(losses(job, way)["checkpoints"]) > 1.01 * written) == bool(stage)
-
-
 @each("name", ["restart", "elastic"])
-def test_what_a_plan_depends_on(name: str) -> None:
-    plan = failing(name)
+@each("stage", [0, 1])
+def test_what_a_plan_depends_on(name: str, stage: int) -> None:
+    plan = edited(failing(name), layout__zero_stage=stage)
     u = exposure_of(plan)
+    assert u.job.shares_state == bool(stage)
     assert u.needed == {"e1": 6, "w1": 4} and u.spare_racks == plan.reliability.spare_racks_by_site
     assert (u.block_replicas, u.job.replicas, u.job.gpus, u.job.replica_gpus) == (2, 10, 40.0, 4.0)
     assert u.job.step_seconds == plan.layout.metrics.step_seconds

@@ -302,20 +302,14 @@ REDUCE = 1.5 + 0.75 * 15.36 + 4 + 2.0 * 2 / 3 * 38.4
 GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
 
 
-def test_shards_between_racks() -> None:
-    """1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate."""
-    where, one_rack, alone = (machine(), HALF, WEIGHTS), replace(GROUP, racks=1), ReplicaGroup(1, 1, slowdown=2.0)
-    assert layer_time.replica_exchange(*where, GROUP)(4) == pytest.approx(REDUCE)
-    assert layer_time.replica_exchange(*where, GROUP)(2) == pytest.approx(GATHER)
-    assert layer_time.replica_exchange(*where, one_rack)(4) == pytest.approx(1.5 + 11.52)
-    assert layer_time.replica_exchange(*where, alone)(4) == 0
-
-
 @each(("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)])
 def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
     """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
+    # 1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate.
     found = layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, GROUP)
     assert found == pytest.approx((forward, backward))
+    for group, seconds in ((replace(GROUP, racks=1), 1.5 + 11.52), (ReplicaGroup(1, 1, slowdown=2.0), 0)):
+        assert layer_time.replica_exchange(machine(), HALF, WEIGHTS, group)(4) == pytest.approx(seconds)
 
 
 def tail_of(m: Machine, zero: int, seconds: float, end: int = 0) -> float:
