@@ -274,7 +274,12 @@ def test_a_wrong_cell_is_named(tmp_path: Path, column: str, cell: str, message: 
     assert "; " in text and "\n" not in text
 
 
+HEAD, ROW = ",".join(HEADER), ",".join(map(str, FINE))
+
+
 @each(("text", "message"), [
+    (f"{HEAD},gpu\n{ROW},H100\n{ROW},B200\n", "line 3: column accelerator: constants belong to one accelerator"),
+    (f"{HEAD},gpu,stack\n{ROW},H100,torchtitan\n{ROW},H100,nemo-2024\n", "software: constants belong to one software"),
     ("", "has no measured line"), ("model,gpus,step_ms\n", "has no measured line"),
     ("model,gpus\nx,8\n", "line 1: column step_ms or step_s: is missing"),
     ("tp,TP,step_s\n1,1,1\n", "line 1: column 'tp': tp is given twice; keep one"),
@@ -288,14 +293,6 @@ def test_a_wrong_table_is_named(tmp_path: Path, text: str, message: str) -> None
     with pytest.raises(InputError) as caught:
         read_runs(path)
     assert message in str(caught.value) and str(path) in str(caught.value)
-
-
-def test_one_machine_a_table(tmp_path: Path) -> None:
-    """Lines of two accelerators, or two stacks, have no constants in common."""
-    for column, names in (("accelerator", ("H100", "B200")), ("software", ("megatron-core", "torchtitan"))):
-        path = write_rows(tmp_path / "log.csv", [(*FINE, n) for n in names], (*HEADER, column))
-        with pytest.raises(InputError, match=f"line 3: column {column}: constants belong to one {column}"):
-            read_runs(path, None if column == "accelerator" else "H100")
 
 
 @each(("arguments", "message"), [

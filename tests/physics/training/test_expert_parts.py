@@ -50,27 +50,22 @@ def test_each_expert_starts_its_products_and_casts(dtype: str, casts: int) -> No
     """A GPU's 4 experts each start two products forward and four backward, and a cast for each of two both ways."""
     # The gradients of two weights are among them, which a zero-bubble schedule moves.
     plain, slow = ({"expert_seconds": x, "expert_cast_seconds": x} for x in (0.0, 5.0))
-    assert slower(machine(dtype, **plain), machine(dtype, **slow)) == pytest.approx(
-        [LOCAL * 5 * n for n in (2 + casts, 4 + casts, 2, 6, 2 * casts)]
-    )
+    wanted = [LOCAL * 5 * n for n in (2 + casts, 4 + casts, 2, 6, 2 * casts)]
+    assert slower(machine(dtype, **plain), machine(dtype, **slow)) == pytest.approx(wanted)
 
 
 @each(("heads", "slower"), [(1, 1.0), (2, 1.5), (4, 2.5)])
 def test_narrow_heads_wait_for_the_softmax(heads: int, slower: float) -> None:
     """Where a score's softmax takes as long as products 128 wide, heads of 64 take 192 / 64 over 256 / 128 a FLOP."""
+    # Latent scores 192 wide and values 128 wide count as 160: (160 + 128) / 160 over 256 / 128.
+    m = machine(heads=heads, softmax_width=128.0)
+    latent = LatentAttention(q_rank=8, kv_rank=8, head_nope=128, head_rope=64, head_value=128)
+    assert narrow_heads(replace(m, model=m.model.replaced(latent_attention=latent))) == pytest.approx(0.9)
     assert narrow_heads(machine(heads=heads, softmax_width=128.0)) == pytest.approx(slower)
     assert narrow_heads(machine(heads=heads)) == 1.0
     each = (layer_time.kind_times(machine(heads=heads, softmax_width=w), SHAPE, ROUTED) for w in (0.0, 128.0))
     plain, slow = (times.parts["attention"] for times in each)
     assert slow == pytest.approx(slower * plain)
-
-
-def test_latent_heads_count_by_their_mean_width() -> None:
-    """Scores 192 wide and values 128 wide count as 160: (160 + 128) / 160 over 256 / 128."""
-    m = machine(softmax_width=128.0)
-    latent = LatentAttention(q_rank=8, kv_rank=8, head_nope=128, head_rope=64, head_value=128)
-    own = m.model.replaced(latent_attention=latent)
-    assert narrow_heads(replace(m, model=own)) == pytest.approx(0.9)
 
 
 @each(("groups", "of_token", "domains", "copies"), [

@@ -67,14 +67,6 @@ def test_figure_1_of_korthikanti(model, b, p, v, m, state, none, selective) -> N
     assert size / GIB == pytest.approx(state, rel=1e-9)
 
 
-@each(("weights", "working", "gradients", "stays", "divided"), [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)])
-def test_stage_1_divides_the_master_copy_too(weights, working, gradients, stays, divided) -> None:
-    """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
-    p = precision_of(parameter=weights, working_parameter=working, gradient=gradients, optimizer=8)
-    for shards in (1, 8):
-        assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
-
-
 @each(("tied", "stage", "p", "copies"), [
     (True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0),
 ])  # fmt: skip
@@ -234,13 +226,6 @@ def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
     assert one > 0 and two == pytest.approx(2 * one)
 
 
-def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machine:
-    """Return the machine of plain figures with products in FP8, weights of 2 bytes in work and 4 of a master copy."""
-    m = machine(**software)
-    widths = {"compute": "fp8", "parameter_bytes": 6, "gradient_bytes": 2, "optimizer_bytes": 8} | roles
-    return replace(m, gpu=m.gpu.replaced(**gpu), precision=PRECISION.replaced(**widths))
-
-
 @each(("gpu", "software", "roles", "layer", "end"), [
     ({}, {}, {"compute": "bf16"}, 2, 2), ({}, {}, {}, 2 + 1 + 1, 2), ({"any_fp8_layout": True}, {}, {}, 2 + 1, 2),
     ({"any_fp8_layout": True}, {"fp8_recipe": "mxfp8"}, {}, 2 + 1 + 1, 2), ({}, {"fp8_parameters": True}, {}, 1 + 1, 2),
@@ -252,7 +237,8 @@ def narrow(gpu: dict[str, Any], software: dict[str, Any], **roles: Any) -> Machi
 def test_casts_of_weights_stay(gpu, software, roles, layer, end) -> None:
     """Of each weight of a layer: that in work and its casts, a second where products take one layout; no embedding."""
     # Under ZeRO-1 they stay, beside 2 bytes of gradients, and 12 are divided; under ZeRO-3 no cast stays.
-    m = narrow(gpu, software, **roles)
+    widths, m = {"compute": "fp8", "parameter_bytes": 6, "gradient_bytes": 2, "optimizer_bytes": 8}, machine(**software)
+    m = replace(m, gpu=m.gpu.replaced(**gpu), precision=PRECISION.replaced(**(widths | roles)))
     w = weights_of(m, shape())
     working = m.precision.working_parameter_bytes
 

@@ -61,15 +61,18 @@ def test_replicas_of_a_site_fill_racks() -> None:
     # Three replicas at the largest site are nine racks, all of the same weights; TP 8 over two racks halves the
     # group. Experts over 8 GPUs: two replicas of one rack each stand side by side, so that three replicas take four
     # racks.
-    wide = replace(
-        STRATEGY, tensor_parallel=2, context_parallel=6, replicas_per_rack=1, data_parallel_by_site=(3, 2, 0)
-    )
+    wide = replace(STRATEGY, tensor_parallel=2, context_parallel=6, replicas_per_rack=1, data_parallel_by_site=(3, 2))
     assert (wide.racks_per_replica(4), wide.unit_racks(4), wide.group_racks(4)) == (3, 3, 9)
     assert (wide.gpus, wide.min_replicas, wide.data_parallel) == (5 * wide.pipeline_parallel * 12, 2, 5)
     over = replace(wide, tensor_parallel=8, context_parallel=1)
     assert (over.site_group_racks(3, 4), over.group_racks(4)) == (6, 3)
     experts = replace(wide, tensor_parallel=4, context_parallel=1, expert_parallel=8)
     assert (experts.unit_racks(4), experts.site_group_racks(3, 4)) == (2, 4)
+    assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3
+    # TP 25 times CP 9 on 72 GPUs takes 5 racks: two groups a rack, and not the 4 racks of 225 GPUs.
+    for t, c, context, replica in ((25, 9, 5, 5), (144, 3, 3, 6)):
+        large = replace(wide, tensor_parallel=t, context_parallel=c)
+        assert (ps.context_racks(72, t, c), large.racks_per_replica(72)) == (context, replica)
     # 721 replicas at 7 a rack are 103 racks, one more takes another.
     for replicas, per_rack, racks in ((7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)):
         single = replace(wide, tensor_parallel=1, context_parallel=1, replicas_per_rack=per_rack)

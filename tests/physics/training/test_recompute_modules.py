@@ -166,11 +166,11 @@ def test_attention_in_fp8_is_of_products_in_fp8() -> None:
     software = catalogue("software")["megatron-core"]
     delayed = {"fp8_recipe": "delayed", "recompute_modules": ["moe_act"]}
     for precision, switches, fault in (
-        ("bf16", {"fp8_attention": True}, r"needs products in fp8 or fp4 \(workload.precision.compute is bf16\)"),
-        ("fp8", {"fp8_attention": True, "flash_attention": False}, "needs flash_attention"),
+        ("bf16", {}, r"needs products in fp8 or fp4 \(workload.precision.compute is bf16\)"),
+        ("fp8", {"flash_attention": False}, "needs flash_attention"),
         ("fp8", delayed, "Megatron has moe_act under other scales than those of fp8_recipe delayed alone; choose"),
     ):
-        own = {"software": software | {"source": "own", **switches}, "precision": precision}
+        own = {"software": software | {"source": "own", "fp8_attention": True, **switches}, "precision": precision}
         with pytest.raises(InputError, match=fault):
             load_instance({**data, "workload": {**data["workload"], **own}}, searched=False)
 
@@ -188,10 +188,8 @@ def test_switches_as_before_leave_an_instance_as_it_was() -> None:
 @each("name", [name for name, model in MODELS.items() if model.experts])
 def test_dense_layers_take_as_long_however_experts_are_divided(name: str) -> None:
     """The shape by which front layers are timed once gives the times of each that has it, and their bytes."""
-    m = machine(
-        MODELS[name], overlaps=("experts",), expert_overlap=0.9, overlap_launch_seconds=10.0,
-        expert_overlap_layouts="interleaved",
-    )  # fmt: skip
+    code = {"overlaps": ("experts",), "expert_overlap": 0.9, "expert_overlap_layouts": "interleaved"}
+    m = machine(MODELS[name], **code, overlap_launch_seconds=10.0)
     for overlap, e in itertools.product((False, True), (1, 2, 4, 8)):
         own = replace(SHAPE, expert_parallel=e, experts_overlap=overlap)
         same = replace(own, expert_parallel=min(e, 2))  # whose time a pipeline takes for the other

@@ -71,21 +71,16 @@ class Layer:
         late = [max(0.0, float(x) - own) for x, own in zip(sent, passes, strict=True)]
         self.sharding = sum(late) + m.software.sharding_exposed * float(sum(sent))
         _, nic = layer_time.context_exchange(self.m, s.shape, c.transport_slowdown)
-        self.free = [
-            max(0.0, max(0.0, own - float(x)) - turns * nic) for x, own, turns in zip(sent, passes, (1, 2), strict=True)
-        ]
+        left = [max(0.0, own - float(x)) for x, own in zip(sent, passes, strict=True)]
+        self.free = [max(0.0, left[0] - nic), max(0.0, left[1] - 2 * nic)]
         self.seconds = sum(passes) + self.sharding
-        self.end_sharding = self._ends(group)
-
-    def _ends(self, group: ReplicaGroup) -> float:
-        """Return what ZeRO's traffic for the embeddings exposes: gathered at stage 3, reduced from stage 2."""
-        bytes_of = {2: [self.m.precision.gradient_bytes]}
-        bytes_of[3] = [*bytes_of[2], self.m.precision.working_parameter_bytes]
-        ends, w = 2.0 if self.s.pipeline_parallel == 1 else 1.0, weights_of(self.m, self.s.shape)
-        exchange = layer_time.replica_exchange(self.m, self.s.shape, w, group)
-        sizes = bytes_of.get(self.s.zero_stage, [])
-        sent = sum(float(exchange(size, layers=0.0, end=ends)) for size in sizes)
-        return max(0.0, sent - head_seconds(self.m, self.s.shape)) + self.m.software.sharding_exposed * sent
+        # Of the embeddings: gradients reduced from stage 2 on, weights gathered at stage 3.
+        reduced, gathered = self.m.precision.gradient_bytes, self.m.precision.working_parameter_bytes
+        exchange = layer_time.replica_exchange(self.m, s.shape, weights_of(self.m, s.shape), group)
+        sizes, ends = {2: [reduced], 3: [reduced, gathered]}.get(s.zero_stage, []), 1.0 + (s.pipeline_parallel == 1)
+        of_ends = sum(float(exchange(size, layers=0.0, end=ends)) for size in sizes)
+        late_ends = max(0.0, of_ends - head_seconds(self.m, s.shape))
+        self.end_sharding = late_ends + m.software.sharding_exposed * of_ends
 
     def exposed(self, layers: int, send: float) -> float:
         """Return the exposed sends of a micro-batch: for each chunk one on and one back, beside the chunk's layers."""
@@ -129,8 +124,8 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     worst = max(w + t for w, t in zip(waits, took, strict=True))
     once = {"data_parallel", "between_sites", "optimizer", "cpu_overhead", "pipeline_bubble", "ring_wait"}
     per_batch = sum(seconds for part, seconds in found.items() if part not in once)
-    ends_shown = s.micro_batches * x.end_sharding
-    assert per_batch == pytest.approx(worst + n * m.software.microbatch_seconds + ends_shown)
+    wanted = worst + n * m.software.microbatch_seconds + s.micro_batches * x.end_sharding
+    assert per_batch == pytest.approx(wanted)
     assert any(found["head"] == pytest.approx(n * (head * (i == p - 1) + embedding * (i == 0))) for i in range(p))
 
     chunks = [-(-a // v) * x.seconds + -(-b // v) * again for a, b in stages]
@@ -142,9 +137,8 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
 
     most, backward = max(s.layers_per_stage), x.times.backward_seconds
     both = 2.0 if p == 1 else 1.0
-    state = memory.gpu_state_bytes(
-        x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=both, zero_stage=s.zero_stage, replicas=s.min_replicas
-    )
+    own = {"layers": most, "ends": both, "zero_stage": s.zero_stage, "replicas": s.min_replicas}
+    state = memory.gpu_state_bytes(x.m, s.shape, weights_of(x.m, s.shape), **own)
     assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
     rounds = min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p)
     tail = layer_time.data_parallel_tail_seconds(

@@ -20,7 +20,7 @@ from planner.physics import ticking
 from planner.physics.network.transport import wait_for_others
 from planner.physics.training import parallel_strategy, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup, exposed_tail_seconds
-from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, context_racks, unsupported
+from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, unsupported
 from planner.physics.training.step_prediction import Conditions, least_first_stage, least_layers, queue_seconds
 
 
@@ -98,13 +98,6 @@ def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: fl
 def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
     m = replace(toy(), sequence=tokens)
     assert parallel_strategy.padded(m, shape(t=t, c=k, sp=sp)).sequence == padded
-
-
-def test_tp_groups_stay_in_a_rack() -> None:
-    """TP 25 times CP 9 on 72 GPUs takes 5 racks: two groups a rack, and not the 4 racks of 225 GPUs."""
-    for t, c, context, replica in ((25, 9, 5, 5), (144, 3, 3, 6)):
-        wide = layout((3,), tensor_parallel=t, context_parallel=c)
-        assert (context_racks(72, t, c), wide.racks_per_replica(72)) == (context, replica)
 
 
 @each(("degrees", "p", "q", "found"), [

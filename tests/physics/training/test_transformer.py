@@ -66,8 +66,6 @@ def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b
 
 def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
     assert tf.layer_parameters(LLAMA) == tf.layer_parameters(LLAMA, active=True) == 855_638_016
-    layer = 2 * 855_638_016 * 2 * 4096 + tf.attention_score_flop(LLAMA, 4096, 2)
-    assert tf.layers_forward_flop(LLAMA, 4096, 2) == 80 * layer
     assert tf.active_parameters(GPT3) == tf.active_parameters(GPT3, embedding=True) == tf.total_parameters(GPT3)
     assert tf.active_parameters(LLAMA, embedding=True) == tf.total_parameters(LLAMA)
 
