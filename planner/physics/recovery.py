@@ -52,12 +52,6 @@ def lanes_to_choose(instance: Instance) -> list[int]:
     return sorted(lanes for lanes in found if network is not None and lanes <= network.max_lanes)
 
 
-def fewest_stops(instance: Instance, rates: Reliability) -> GpuLinks:
-    """Return the links of a GPU in the fabric whose links stop the job least often."""
-    each = (gpu_links(instance.network, lanes) for lanes in lanes_to_choose(instance))
-    return min(each, key=lambda links: stops_per_gpu_second(rates, links), default=NO_LINKS)
-
-
 def part_stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> dict[str, float]:
     """Return a job's stops by kind of part in a second of one GPU at work, at the measured size."""
     stopping = NO_LINKS if rates.lane_failover and links.links > 1 else links
@@ -134,7 +128,8 @@ def job_of(instance: Instance) -> CheckpointedJob | None:
     if rates is None or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
         return None
     state = float(total_parameters(instance.workload.model)) * (precision.parameter_bytes + precision.optimizer_bytes)
-    links = fewest_stops(instance, rates)
+    each = (gpu_links(instance.network, lanes) for lanes in lanes_to_choose(instance))
+    links = min(each, key=lambda links: stops_per_gpu_second(rates, links), default=NO_LINKS)
     return CheckpointedJob(r=rates, gpus=1.0, replica_gpus=0.0, state_bytes=state, links=links)
 
 

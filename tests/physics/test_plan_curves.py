@@ -198,8 +198,7 @@ def test_lanes_of_an_instance() -> None:
     assert recovery.lanes_to_choose(i) == [1, 2]
     assert recovery.gpu_links(i.network, 2) == recovery.GpuLinks(2, 2 * i.network.cables.endpoint_transceivers)
     for failover, fewest in ((False, 1), (True, 2)):
-        r = i.reliability.replaced(lane_failover=failover)
-        assert recovery.fewest_stops(i, r).links == fewest
+        assert recovery.job_of(i.replaced(reliability__lane_failover=failover)).links.links == fewest
     assert recovery.lanes_to_choose(i.replaced(network__max_lanes=1)) == [1]
     assert recovery.lanes_to_choose(i.replaced(network=None)) == []
 
