@@ -88,11 +88,8 @@ def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel:
     """Elements of 128 and 2 B of 4 tokens, over 1 GB/s: both norms and residual additions, and copies to experts."""
     # Forward a norm reads and writes one each, an addition reads two and writes one; backward the norm reads two and
     # writes one, and its gradient is added to the other's, again two read and one written. A token, of the GPU's part
-    # of them, is read once and written once; each of its copies is written and read on the way to its expert and
-    # back.
-    m = machine(per_token=per_token)
-    own_shape = shape(tensor_parallel, e=4)
-    found = layer_operations(m, own_shape, routed=True)
+    # of them, is read and written once; each of its copies is written and read on the way to its expert and back.
+    found = layer_operations(machine(per_token=per_token), shape(tensor_parallel, e=4), routed=True)
     one = 4 * 128 * 2 / 1e9
     for passes, whole in ((found.forward, 2 + 3), (found.backward, 3 + 3)):
         seconds = [(o.name, o.seconds) for o in passes]

@@ -119,13 +119,6 @@ def test_interleaved_sends_show_in_the_bubble_only(p, v, rounds, f, b, data) -> 
     assert run_1f1b(p, v, m, (f, b, 0), send) == v * m * (f + b) + bubble
 
 
-def test_an_exchange_longer_than_a_pass_shows_in_every_round() -> None:
-    """Two stages of two chunks: sends of F = B = 4 hide, sends of 5 cost more than the bubble."""
-    counts = PipelineCounts(2, 2, 4)
-    assert run_1f1b(2, 2, 4, (4, 4, 0), 4) == 4 * 16 + bubble_seconds("1f1b", counts, (4, 4, 0), 4)
-    assert run_1f1b(2, 2, 4, (4, 4, 0), 5) > 4 * 16 + bubble_seconds("1f1b", counts, (4, 4, 0), 5)
-
-
 @given(st.integers(1, 7), st.integers(1, 16), seconds, seconds, seconds, st.integers(0, 12))
 def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, send: int) -> None:
     """ZB-H1 hides sends of up to half a W: the bubble is exact above p micro-batches, and an upper bound up to p."""

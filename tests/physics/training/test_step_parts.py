@@ -91,6 +91,12 @@ class Layer:
         return total
 
 
+def ranks_in_rack(s: ParallelStrategy) -> int:
+    """Count the GPUs of a rack of 8 with the same weights: of whole replicas, or one of each TP group."""
+    in_rack = s.tensor_parallel * s.context_parallel <= 8
+    return s.replicas_per_rack * s.context_parallel if in_rack else 8 // s.tensor_parallel
+
+
 def send_seconds(m: Machine, c: Conditions, s: ParallelStrategy) -> float:
     """Return the seconds between stages of two racks; stages that all stand in one never leave it."""
     if s.pipeline_parallel == 1:
@@ -174,8 +180,7 @@ def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -
     assert found["allreduce_window_seconds"] == x.times.backward_seconds
     assert found["wan_window_seconds"] == pytest.approx(max(s.layers_per_stage) * x.times.backward_seconds)
     racks = s.group_racks(8)
-    weights = weights_of(x.m, s.shape).layer / layer_time.ranks_in_rack(x.m, s.shape, s.replicas_per_rack)
-    ring = 2 * (racks - 1) * 2.0 + 2 * (racks - 1) / racks * weights * 4 / 10
+    ring = 2 * (racks - 1) * 2.0 + 2 * (racks - 1) / racks * weights_of(x.m, s.shape).layer / ranks_in_rack(s) * 4 / 10
     assert found["allreduce_layer_seconds"] == pytest.approx(ring)
 
 

@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from each_case import each
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pipeline_orders import Pass, ends_of, interleaved
-from test_step_parts import CONDITIONS, strategies, toy
+from test_step_parts import CONDITIONS, ranks_in_rack, strategies, toy
 from training_toys import layout, shape
 
 from planner.instance.workload import Experts, Model
 from planner.physics import ticking
 from planner.physics.network.transport import wait_for_others
-from planner.physics.training import layer_time, parallel_strategy, schedule, step_prediction
+from planner.physics.training import parallel_strategy, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup, exposed_tail_seconds
 from planner.physics.training.memory import weights_of
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, unsupported
@@ -120,11 +121,7 @@ def test_a_long_walk_can_be_ended(pipeline: int) -> None:
     with ticking(lambda: calls.append(1)):
         schedule.run_passes(*many)
     assert len(calls) == -(-2 * pipeline * 500 // 8192)
-
-    def stop() -> None:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError), ticking(stop):
+    with pytest.raises(TimeoutError), ticking(Mock(side_effect=TimeoutError)):
         schedule.run_passes(*many)
 
 
@@ -241,10 +238,10 @@ def parts_of(c: Conditions, s: ParallelStrategy, **software: Any) -> dict[str, f
 
 
 @settings(max_examples=30)
-@given(strategies(), CONDITIONS, st.sampled_from([1.0, 1.5, 4.0]))
-def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Conditions, slower: float) -> None:
+@given(strategies(), CONDITIONS, st.sampled_from([1.0, 1.5, 4.0]), st.sampled_from([16, 1024]))
+def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Conditions, slower: float, tokens: int) -> None:
     """Lower bounds without the wait stay bounds: every other part is as before, and it never falls as rings slow."""
-    m = toy(layers=sum(s.layers_per_stage))
+    m = replace(toy(layers=sum(s.layers_per_stage)), sequence=tokens)
     sharded = step_prediction.times_of_strategy(m, c, s)
     x, group = sharded.pipeline, sharded.group
     own = ReplicaGroup(replicas_per_rack=s.replicas_per_rack, racks=s.group_racks(8), shards=s.min_replicas)
@@ -260,13 +257,13 @@ def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Condition
     assert found == bound and 0 <= wait <= float(once(slower * c.allreduce_slowdown)["ring_wait"]) + 1e-12
     # In flight is what no pass hides of rings of each GPU's part of the rack's sum; ZeRO-0 spreads it again.
     met = step_prediction.sends_beside_rings(x, counts, group.racks)
-    own = weights_of(x.machine, s.shape).layer / layer_time.ranks_in_rack(x.machine, s.shape, s.replicas_per_rack)
+    own = weights_of(x.machine, s.shape).layer / ranks_in_rack(s)
     ring = c.allreduce_slowdown * (group.racks - 1) / group.racks * own * 4 / 10 * (2 if s.zero_stage == 0 else 1)
     most = max(1.0, max(s.layers_per_stage) / s.virtual_stages)
     in_flight = exposed_tail_seconds(ring * most, x.times.backward_seconds, most)
     wanted = met * wait_for_others(x.send_per_slowdown, c.allreduce_slowdown, in_flight)
     assert wait == pytest.approx(float(wanted))
-    assert parts_of(c, s).get("ring_wait", 0.0) == pytest.approx(wait)
+    assert step_prediction.step_breakdown(m, c, s).get("ring_wait", 0.0) == pytest.approx(wait)
 
 
 @settings(max_examples=30)

@@ -39,10 +39,7 @@ def test_layer_flop() -> None:
 
 
 def test_model_flop_per_token_is_narayanans() -> None:
-    """A step without recompute takes 72·B·s·L·h²·(1 + s/6h + V/12Lh) (Narayanan 2021: 96 and V/16 with it).
-
-    Where a kernel skips the masked half of the scores it is s/12h.
-    """
+    """A step without recompute takes 72·B·s·L·h²·(1 + s/12h + V/12Lh); s/6h in Narayanan 2021, where all scores run."""
     s, h, layers, v = 2048, 12288, 96, 51200
     wanted = 72 * layers * h**2 * (1 + s / (12 * h) + v / (12 * layers * h))
     assert tf.model_flop_per_token(GPT3, s) == pytest.approx(wanted)
