@@ -220,7 +220,7 @@ def test_sequences_divided_along_their_second_dimension_are_copied() -> None:
 
 
 def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
-    """A quarter of the forward GEMMs is a quarter of GEMM / 2 seconds and of what is kept; nothing without recompute."""
+    """A quarter of the forward GEMMs is a quarter of GEMM / 2 seconds and of what is kept; none without recompute."""
     code = machine(selective_gemm_share=0.25)
     kept = [memory.layer_bytes(code, shape(2, recompute=r)).kept for r in ("none", "selective")]
     assert kept[1] == 0.75 * kept[0]
