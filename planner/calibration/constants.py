@@ -1,9 +1,7 @@
 """Constants of the step-time model: the catalogue path of each, and a user's own with the code that uses them."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +12,7 @@ from planner.files import read_json
 from planner.instance.base_types import Count, Frozen, NonNegative, Positive, validated
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import SWITCHES, Software
+from planner.instance.workload import Software
 from planner.physics.step_errors import SIXTEEN_BITS
 from planner.physics.training.operations import Machine
 
@@ -60,25 +58,6 @@ def put(entry: dict[str, Any], path: str, value: float) -> None:
     entry[key] = value
     if key == "bf16":
         entry["fp16"] = value
-
-
-def machines_with(
-    constants: Sequence[FittedConstant], values: Sequence[float], machines: Sequence[Machine]
-) -> Iterator[Machine]:
-    """Yield machines of the catalogue's entries with these values of fitted constants, but their NIC and switches."""
-
-    @cache
-    def entry(kind: Kind, name: str) -> Any:
-        data = json.loads(json.dumps(catalogue(kind)[name]))
-        for constant, value in zip(constants, values, strict=True):
-            if constant.kind == kind and name in constant.entries:
-                put(data, constant.path, float(value))
-        return TYPES[kind].model_validate(data)
-
-    for m in machines:
-        gpu = entry("accelerators", m.gpu.name).replaced(nic_bytes_per_second=m.gpu.nic_bytes_per_second)
-        switches = {key: getattr(m.software, key) for key in SWITCHES}
-        yield replace(m, gpu=gpu, software=entry("software", m.software.name).replaced(**switches))
 
 
 GPU, CODE = "hardware.accelerator.", "workload.software."

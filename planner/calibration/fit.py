@@ -11,10 +11,12 @@ off alike move the common factor, and only lines that differ in order move singl
 import csv
 import io
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Never, cast, get_args
 
@@ -26,20 +28,22 @@ from planner.calibration.constants import (
     PARTS,
     SHARES,
     TUNABLES,
+    TYPES,
     CommonFactor,
     FittedConstant,
     KeptConstant,
+    Kind,
     MeasuredConstant,
     MeasuredConstants,
     MeasuredLine,
-    machines_with,
+    put,
 )
 from planner.errors import InputError, hint
 from planner.files import read_text
 from planner.instance.base_types import Dtype
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.workload import SWITCHES, Model, Precision, Software
 from planner.physics import step_errors
 from planner.physics.training import step_prediction
 from planner.physics.training.operations import Machine, Recompute
@@ -369,6 +373,8 @@ class Shifts:
 
 def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
     """Fit the shifts of constants to logarithms of predicted over measured seconds, taken as linear in them."""
+    from scipy.special import softmax  # slow to load
+
     # Each combination of a stretch, a common factor's deviation and a scale of the rest is fitted: its scale, the
     # shifts of constants with their covariance, each line's rest and leverage, and the evidence.
     combinations, each = list(itertools.product(COMMON, RESTS)), list[tuple[Numbers, ...]]()
@@ -396,7 +402,7 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
         evidence = BELIEF * (fit - np.linalg.slogdet(known)[1] / 2)
         each.append((scales, values @ moves.T, covariances, rests, leverage, evidence))
     scales, means, covariances, rests, leverage, evidence = map(np.concatenate, zip(*each, strict=True))
-    weights = _shares(evidence)
+    weights = softmax(evidence)
     mean = weights @ means
     apart = means - mean
     # Log errors without each line (rest / (1 - leverage): Allen 1974, PRESS), and combinations' weights without it.
@@ -407,24 +413,30 @@ def shifts(errors: Numbers, slopes: Numbers, prior: Prior) -> Shifts:
         mean=mean,
         covariance=np.tensordot(weights, covariances, 1) + (apart.T * weights) @ apart,
         noise=AS_NORMAL * float(np.exp(weights @ np.log(scales))),
-        left_out=np.asarray(np.sum(_shares(evidence[:, None] - BELIEF * density) * without, axis=0)),
+        left_out=np.asarray(np.sum(softmax(evidence[:, None] - BELIEF * density, axis=0) * without, axis=0)),
     )
-
-
-def _shares(logarithms: Numbers) -> Numbers:
-    shares = np.exp(logarithms - logarithms.max(axis=0))
-    return np.asarray(shares / shares.sum(axis=0))
-
-
-def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
-    """Predict the seconds of a step on an unloaded network, to fit measured ones."""
-    return math.fsum(step_prediction.step_breakdown(m, free_conditions(), strategy).values())
 
 
 def log_errors(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
     """Return the log of predicted over measured seconds of each run, with these values of fitted constants."""
-    each = zip(machines_with(constants, values, [r.machine for r in runs]), runs, strict=True)
-    return np.array([math.log(step_seconds(m, r.strategy) / (r.seconds or 1.0)) for m, r in each])
+    # Machines are those of the catalogue's entries with these values, but for their NIC and switches; networks are
+    # unloaded.
+
+    @cache
+    def entry(kind: Kind, name: str) -> Any:
+        data = json.loads(json.dumps(catalogue(kind)[name]))
+        for constant, value in zip(constants, values, strict=True):
+            if constant.kind == kind and name in constant.entries:
+                put(data, constant.path, float(value))
+        return TYPES[kind].model_validate(data)
+
+    def predicted(m: Machine, strategy: ParallelStrategy) -> float:
+        gpu = entry("accelerators", m.gpu.name).replaced(nic_bytes_per_second=m.gpu.nic_bytes_per_second)
+        switches = {key: getattr(m.software, key) for key in SWITCHES}
+        m = replace(m, gpu=gpu, software=entry("software", m.software.name).replaced(**switches))
+        return math.fsum(step_prediction.step_breakdown(m, free_conditions(), strategy).values())
+
+    return np.array([math.log(predicted(r.machine, r.strategy) / (r.seconds or 1.0)) for r in runs])
 
 
 def slopes_at(x: Numbers, runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], high: Numbers) -> Numbers:

@@ -13,7 +13,6 @@ from planner.physics import Floats, recovery
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import CheckpointedJob
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
 GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
@@ -73,12 +72,8 @@ class NoFailures:
 
 def failures_of(instance: Instance) -> Failures | None:
     """Return the failures that count for an instance's jobs, by the fabric whose links fail least; None without any."""
-    rates = recovery.counted(instance)
-    if rates is None:
-        return None
-    state_bytes = recovery.checkpoint_bytes(instance, machine_of(instance).model)
-    links = recovery.fewest_stops(instance, rates)
-    return Failures(CheckpointedJob(r=rates, gpus=1.0, replica_gpus=0.0, state_bytes=state_bytes, links=links))
+    job = recovery.job_of(instance)
+    return None if job is None else Failures(job)
 
 
 def sections(physics: PlanPhysics) -> Violations:

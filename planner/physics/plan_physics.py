@@ -141,13 +141,12 @@ class PlanPhysics:
         return {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
 
     @cached_property
-    def _route_km(self) -> dict[tuple[str, str], float]:
-        km, _ = reach(self.wan, self.places)
-        return km
+    def _routes(self) -> dict[tuple[str, str], float]:
+        return reach(self.wan, self.places)[0]
 
     def route_km(self, start: str, end: str) -> float:
         """Return the length of the shortest fibre route between two open sites of the plan, in km."""
-        return self._route_km.get((min(start, end), max(start, end)), 0.0)
+        return self._routes.get((min(start, end), max(start, end)), 0.0)
 
     @cached_property
     def faults(self) -> list[str]:

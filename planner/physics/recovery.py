@@ -7,7 +7,7 @@ stretch is the mean time that passes for a second of steps; its inverse is the u
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,13 +17,11 @@ from planner.errors import InputError
 from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network
-from planner.instance.workload import Model
 from planner.physics import Floats, Num
 from planner.physics.network.fabric_designs import lanes_of
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, strategy_of
-from planner.physics.training.step_prediction import machine_of
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import ReliabilityPlan
@@ -52,12 +50,6 @@ def lanes_to_choose(instance: Instance) -> list[int]:
     network, nic = instance.network, instance.hardware.gpu_nic_bytes_per_second
     found = {lanes_of(switch, nic) for switch in (() if network is None else network.switches)}
     return sorted(lanes for lanes in found if network is not None and lanes <= network.max_lanes)
-
-
-def fewest_stops(instance: Instance, rates: Reliability) -> GpuLinks:
-    """Return the links of a GPU in the fabric whose links stop the job least often."""
-    each = (gpu_links(instance.network, lanes) for lanes in lanes_to_choose(instance))
-    return min(each, key=lambda links: stops_per_gpu_second(rates, links), default=NO_LINKS)
 
 
 def part_stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> dict[str, float]:
@@ -124,6 +116,21 @@ class CheckpointedJob:
         if recovery == "warm-spares":
             fixed, each = rates.warm_restart_seconds, rates.warm_restart_seconds_per_gpu
         return rates.detection_seconds + fixed + each * self.gpus + rates.power_ramp_seconds
+
+
+def job_of(instance: Instance) -> CheckpointedJob | None:
+    """Return the job that an instance's failures stop, of one GPU on the links that stop it least often; None if none.
+
+    None without failure rates, and where the workload states the share of time that trains. A checkpoint of the job
+    has the master weights and the optimiser of each parameter.
+    """
+    rates, precision = instance.reliability, instance.workload.precision
+    if rates is None or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
+        return None
+    state = float(total_parameters(instance.workload.model)) * (precision.parameter_bytes + precision.optimizer_bytes)
+    each = (gpu_links(instance.network, lanes) for lanes in lanes_to_choose(instance))
+    links = min(each, key=lambda links: stops_per_gpu_second(rates, links), default=NO_LINKS)
+    return CheckpointedJob(r=rates, gpus=1.0, replica_gpus=0.0, state_bytes=state, links=links)
 
 
 def best_interval_seconds(mean: Num, write: Num) -> Any:
@@ -367,20 +374,6 @@ class Upkeep:
     rails: int
 
 
-def counted(instance: Instance) -> Reliability | None:
-    """Return the failure rates that count; None without any, or where the workload states the share that trains."""
-    rates = instance.reliability
-    if rates is None or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
-        return None
-    return rates
-
-
-def checkpoint_bytes(instance: Instance, model: Model) -> float:
-    """Return the bytes of the checkpoint that a job recovers from: master weights and optimiser of each parameter."""
-    precision = instance.workload.precision
-    return float(total_parameters(model)) * (precision.parameter_bytes + precision.optimizer_bytes)
-
-
 def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> SpareEffect:
     """Compute the effect of spare racks from each site's (at work, spare); a missing rack takes its block down."""
     racks = list(sites)
@@ -446,29 +439,27 @@ def best_stretch(instance: Instance, strategy: ParallelStrategy, step_seconds: f
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
     number is given. InputError: no way to go on ever trains, as too few racks are fit for work at any time.
     """
-    rates, machine, racks = counted(instance), machine_of(instance), instance.hardware.racks
+    alone, racks = job_of(instance), instance.hardware.racks
     block = block_of(
-        machine.rack.gpus,
+        instance.hardware.rack.gpus,
         strategy.shape.degrees,
         pipeline_parallel=strategy.pipeline_parallel,
         stages_per_rack=strategy.stages_per_rack,
         replicas_per_rack=strategy.replicas_per_rack,
     )
-    if rates is None or block is None:
+    if alone is None or block is None:
         return None
-    job = CheckpointedJob(
-        r=rates,
+    job = replace(
+        alone,
         gpus=float(strategy.gpus),
         replica_gpus=strategy.gpus // strategy.data_parallel,
-        state_bytes=checkpoint_bytes(instance, machine.model),
         replicas=strategy.data_parallel,
         step_seconds=step_seconds,
         shares_state=strategy.zero_stage > 0,
-        links=fewest_stops(instance, rates),  # no fabric is chosen
     )
-    needed, fit = block.blocks(strategy.data_parallel) * block.racks, rack_availability(rates, block.work_gpus, 0)
+    needed, fit = block.blocks(strategy.data_parallel) * block.racks, rack_availability(job.r, block.work_gpus, 0)
     best = math.inf
-    for spare in {min_spares(needed, fit, target) for target in rates.spare_targets}:
+    for spare in {min_spares(needed, fit, target) for target in job.r.spare_targets}:
         if racks is None or needed + spare <= max(needed, racks):
             standing = standing_of([(needed, spare)], fit, block.replicas)
             best = min([best, *(float(stretch) for stretch, _ in stretches(job, standing))])
@@ -502,20 +493,20 @@ class Exposure:
 
 def exposure_of(plan: Plan) -> Exposure | None:
     """Return the inputs of a plan's useful share at other spares; None where the plan does not count failures."""
-    reliability, layout, rates, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
-    if reliability is None or layout is None or rates is None or physics.faults:
+    reliability, layout, alone, physics = plan.reliability, plan.layout, job_of(plan.instance), PlanPhysics(plan=plan)
+    if reliability is None or layout is None or alone is None or physics.faults:
         return None
     unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
     lanes = [fabric.lanes for fabric in plan.fabric.sites.values()] if plan.fabric else []
-    job = CheckpointedJob(
-        r=rates,
+    job = replace(
+        alone,
         gpus=float(layout.gpus_used),
         replica_gpus=layout.gpus_used / layout.data_parallel,
         state_bytes=reliability.checkpoint_bytes,
         replicas=layout.data_parallel,
         step_seconds=layout.metrics.step_seconds,
         shares_state=layout.zero_stage > 0,
-        links=gpu_links(plan.instance.network, max(lanes)) if lanes else fewest_stops(plan.instance, rates),
+        links=gpu_links(plan.instance.network, max(lanes)) if lanes else alone.links,
     )
     return Exposure(
         job=job,

@@ -11,7 +11,7 @@ from planner.instance.network import Network
 from planner.instance.workload import CORE_ATTENTION
 from planner.physics.network.fabric_designs import by_reach, half_rate_tbps, lane_gbps, port_splits
 from planner.physics.plan_physics import CLUSTER
-from planner.physics.recovery import counted as counted_stops
+from planner.physics.recovery import job_of
 from planner.physics.training import step_prediction
 from planner.plan import plan_sections
 from planner.plan.certificate import Certificate
@@ -213,7 +213,7 @@ def calendar(plan: Plan) -> Iterator[Statement]:
         own = " and not reliability" if reliability is not None else ""
         yield Statement("figure", "days", f"{both}, as workload.availability{own} says.", True)
     else:
-        yield Statement("warning", "days", NOT_STATED if counted_stops(plan.instance) else NOTHING_FAILS, True)
+        yield Statement("warning", "days", NOT_STATED if job_of(plan.instance) else NOTHING_FAILS, True)
 
 
 def _with_stops(plan: Plan, reliability: plan_sections.ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:

@@ -83,7 +83,7 @@ class Row:
 def chinchilla_layer_forward_flop(model: Model, sequence: int) -> float:
     """Compute the forward FLOP of one layer and sequence, 24·s·h² + 4·s²·h + 3·a·s² (Hoffmann 2022, app. F)."""
     products = 2 * transformer.layer_parameters(model, active=True) * sequence
-    scores = transformer.attention_score_flop(model, sequence, 1, causal=False)
+    scores = 2 * transformer.attention_score_flop(model, sequence, 1)  # the masked half is not skipped
     return float(products + scores + 3 * model.heads * sequence**2)
 
 

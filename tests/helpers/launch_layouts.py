@@ -1,7 +1,6 @@
 """Layouts of nodes of eight H100s as the runs that frameworks start: what tests of exports share."""
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,9 @@ DENSE = layout_of(8, 4, 32, sequence_parallel=True)
 
 def question(model: str, *, racks: int | None = None, **workload: Any) -> Instance:
     """Return 128 nodes of eight H100s, or some, for a model."""
-    return _question(model, racks, json.dumps(workload))
-
-
-@cache
-def _question(model: str, racks: int | None, workload: str) -> Instance:
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
     data = {k: v for k, v in data.items() if k not in ("network", "pins")}
-    data["workload"] |= {"model": model, "software": "ideal", **json.loads(workload)}
+    data["workload"] |= {"model": model, "software": "ideal", **workload}
     data["hardware"]["racks"] = racks or data["hardware"]["racks"]
     return load_instance(data, searched=False)
 

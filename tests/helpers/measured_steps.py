@@ -4,8 +4,11 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from planner.calibration.constants import GPU, FittedConstant, machines_with
-from planner.calibration.fit import read_runs, step_seconds
+import numpy as np
+
+import planner
+from planner.calibration.constants import CODE, GPU, FittedConstant, MeasuredConstants
+from planner.calibration.fit import log_errors, read_runs
 
 ACCELERATOR, SOFTWARE = "H100", "megatron-core-2025"
 HEADER = ("model", "layers", "gpus", "TP", "PP", "seq", "micro_batch", "micro_batches", "precision", "step_s")
@@ -22,11 +25,8 @@ SHAPES = (
 
 def constants_at(paths: Mapping[str, float]) -> tuple[list[FittedConstant], list[float]]:
     """Return constants of the cluster by their paths in an instance, and their values."""
-    constants = []
-    for path in paths:
-        gpu = path.startswith(GPU)
-        name, kind = (ACCELERATOR, "accelerators") if gpu else (SOFTWARE, "software")
-        constants.append(FittedConstant(kind, (name,), path.split(".", 2)[2], 0.0, 1e9))  # type: ignore[arg-type]
+    own = {GPU: ("accelerators", (ACCELERATOR,)), CODE: ("software", (SOFTWARE,))}
+    constants = [FittedConstant(*own[x], path[len(x) :], 0.0, 1e9) for path in paths for x in own if path.startswith(x)]
     return constants, list(paths.values())
 
 
@@ -36,10 +36,15 @@ def write_rows(path: Path, rows: Sequence[Sequence[object]], header: Sequence[st
     return path
 
 
-def write_log(path: Path, paths: Mapping[str, float], shapes: Sequence[Sequence[object]] = SHAPES) -> Path:
-    """Write the log of a cluster whose constants are the catalogue's but for those given."""
+def write_log(path: Path, paths: Mapping[str, float], shapes: Sequence[Sequence[object]], factor: float = 1.0) -> Path:
+    """Write the log of a cluster whose constants are the catalogue's but for those given, its steps a factor longer."""
     write_rows(path, [(*s, "bf16", 1.0) for s in shapes])
-    runs = read_runs(path, ACCELERATOR, SOFTWARE)
-    machines = machines_with(*constants_at(paths), [r.machine for r in runs])
-    seconds = [step_seconds(m, r.strategy) for m, r in zip(machines, runs, strict=True)]
-    return write_rows(path, [(*s, "bf16", t) for s, t in zip(shapes, seconds, strict=True)])
+    ratios = np.exp(log_errors(read_runs(path, ACCELERATOR, SOFTWARE), *constants_at(paths)))
+    return write_rows(path, [(*s, "bf16", factor * t) for s, t in zip(shapes, ratios.tolist(), strict=True)])
+
+
+def fitted(
+    path: Path, paths: Mapping[str, float], shapes: Sequence[Sequence[object]], factor: float = 1.0
+) -> MeasuredConstants:
+    """Write such a log, and return the constants fitted to it."""
+    return planner.calibrate(write_log(path, paths, shapes, factor), accelerator=ACCELERATOR, software=SOFTWARE)

@@ -9,6 +9,7 @@ from planner.instance.workload import Model, Precision, Software
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
+NODE = Rack(name="node", gpus=8, it_kw=1, price_usd=0)
 ROLES = {"parameter": 2, "working_parameter": 2, "gradient": 4, "optimizer": 12, "activation": 2, "collective": 2}
 PLAIN = ParallelStrategy(
     tensor_parallel=1, pipeline_parallel=1, data_parallel_by_site=(1,), virtual_stages=1, micro_batch=1,
@@ -45,11 +46,8 @@ def machine_of(
     gpu: Accelerator, model: Model, sequence: int, precision: Precision | None = None, **software: Any
 ) -> Machine:
     """Return racks of eight GPUs with a stack of that software."""
-    code = Software.model_validate({"name": "toy", **software})
-    rack = Rack(name="node", gpus=8, it_kw=1, price_usd=0)
-    return Machine(
-        gpu=gpu, rack=rack, software=code, model=model, precision=precision or precision_of(), sequence=sequence
-    )
+    code, precision = Software.model_validate({"name": "toy", **software}), precision or precision_of()
+    return Machine(gpu=gpu, rack=NODE, software=code, model=model, precision=precision, sequence=sequence)
 
 
 def shape(t: int = 1, b: int = 1, recompute: Any = "none", sp: bool = False, c: int = 1, e: int = 1) -> LayerShape:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from joint_toys import PRECISION
@@ -10,7 +11,6 @@ from joint_toys import PRECISION
 from planner.models import batch_shares
 from planner.models.joint.solve_joint import fastest_of, problem_on
 from planner.physics.training import memory, step_prediction
-from planner.physics.training.parallel_strategy import padded
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
@@ -19,20 +19,17 @@ SMALL = {"name": "small", "layers": 4, "hidden": 2048, "heads": 4, "vocabulary":
 
 def problem(accelerator, batch, *, gpus=2, racks=1, pins=None, model=None):
     """Return the layout question of a cluster of small racks."""
-    instance = load_instance(
-        {
-            "name": accelerator,
-            "limits": {"max_batch_tokens": batch * 1024},
-            "workload": {"model": model or SMALL, "tokens": 1e9, "sequence_length": 1024, "precision": PRECISION},
-            "hardware": {
-                "accelerator": accelerator,
-                "rack": {"name": "r", "gpus": gpus, "it_kw": 10, "price_usd": 1},
-                "racks": racks,
-            },
-            "pins": {"layout.zero_stage": 1, "layout.recompute": "none", **(pins or {})},
-        }
-    )
-    return problem_on(instance, racks)
+    workload = {"model": model or SMALL, "tokens": 1e9, "sequence_length": 1024, "precision": PRECISION}
+    rack = {"name": "r", "gpus": gpus, "it_kw": 10, "price_usd": 1}
+    data = {"name": accelerator, "limits": {"max_batch_tokens": batch * 1024}, "workload": workload}
+    data["hardware"] = {"accelerator": accelerator, "rack": rack, "racks": racks}
+    data["pins"] = {"layout.zero_stage": 1, "layout.recompute": "none", **(pins or {})}
+    return problem_on(load_instance(data), racks)
+
+
+def shared(pools, batch, *, tail=lambda _: 0.0, **how):
+    """Return the best shares of a batch, by default over pools that wait for no exchange."""
+    return batch_shares.balance(pools, batch, tail=tail, progress=lambda *_: None, **how)
 
 
 def exact_seconds(asked, n):
@@ -40,11 +37,8 @@ def exact_seconds(asked, n):
     fewest = math.inf
     for b, d in itertools.product(range(1, 17), range(1, n + 1)):
         if n % (b * d) == 0:
-            pins = {
-                "layout.data_parallel": d,
-                "layout.microbatches_per_step": n // (b * d),
-                "layout.microbatch_sequences": b,
-            }
+            pins = {"layout.data_parallel": d, "layout.microbatches_per_step": n // (b * d)}
+            pins["layout.microbatch_sequences"] = b
             fewest = min(fewest, fastest_of(problem(batch=n, pins=pins, **asked)).seconds * n)
     return fewest
 
@@ -60,12 +54,9 @@ def test_brute_force_over_all_shares_agrees(batch, pools):
     tables = [[0.0] + [exact_seconds(p, n) for n in range(1, batch + 1)] for p in pools]
     shares = [s for s in itertools.product(range(batch + 1), repeat=len(pools)) if 0 < sum(s) <= batch]
     best = min(max(t[n] for t, n in zip(tables, s, strict=True)) / sum(s) for s in shares)
-    found = batch_shares.balance(
-        [problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda *_: None
-    )
+    found = shared([problem(batch=batch, **p) for p in pools], batch, gap=0.0)
     assert found.stop is Stop.PROVED
-    assert found.rate == pytest.approx(best, rel=1e-9)
-    assert found.bound == pytest.approx(best, rel=1e-9)
+    assert (found.rate, found.bound) == pytest.approx((best, best), rel=1e-9)
 
 
 def test_the_slowest_exchange_is_waited_for():
@@ -75,7 +66,7 @@ def test_the_slowest_exchange_is_waited_for():
     def tail(points):
         return 1.0 if sum(x is not None for x in points) > 1 else 0.0
 
-    found = batch_shares.balance(pools, 6, tail=tail, min_tail=1.0, gap=0.0, progress=lambda *_: None)
+    found = shared(pools, 6, tail=tail, min_tail=1.0, gap=0.0)
     alone = fastest_of(pools[1])
     assert [x is None for x in found.points] == [True, False]
     assert found.rate == found.bound == pytest.approx(alone.seconds)
@@ -85,7 +76,7 @@ def test_the_slowest_exchange_is_waited_for():
 @pytest.mark.slow
 def test_a_larger_batch_is_bounded_where_it_is_not_proven():
     pools = [problem("A100-80GB", 32, racks=2), problem("H100", 32, racks=2)]
-    found = batch_shares.balance(pools, 32, tail=lambda _: 0.0, progress=lambda *_: None)
+    found = shared(pools, 32)
     alone = min(fastest_of(p).seconds for p in pools)
     assert 0 < found.bound <= found.rate < alone
     assert sum(x.sequences for x in found.points) <= 32
@@ -95,9 +86,8 @@ def test_a_larger_batch_is_bounded_where_it_is_not_proven():
 def test_a_pool_without_memory_does_not_train():
     wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
     small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)
-    found = batch_shares.balance([small, large], 4, tail=lambda _: 0.0, progress=lambda *_: None)
-    assert [x is None for x in found.points] == [True, False]
-    none = batch_shares.balance([small, small], 4, tail=lambda _: 0.0, progress=lambda *_: None)
+    assert [x is None for x in shared([small, large], 4).points] == [True, False]
+    none = shared([small, small], 4)
     assert (none.points, none.stop) == ((), Stop.PROVED)
 
 
@@ -110,31 +100,15 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
     free = step_prediction.free_conditions(asked.transport_slowdown)
     for n, strategy in [(n, point.strategy) for n, point in pool.points.items()]:
         assert n == batch_shares.sequences_of(strategy) <= 40
-        machine = padded(asked.machine, strategy.shape)
-        assert sum(memory.worst_memory(machine, strategy).values()) <= asked.memory_limit
-        assert sum(step_prediction.step_breakdown(asked.machine, free, strategy).values()) >= n * pool.rate(n) * (
-            1 - 1e-9
-        )
-
-
-class Known:
-    """A pool whose bounds are given: seconds a sequence, of shares up to any size."""
-
-    def __init__(self, rate: float) -> None:
-        self.each = rate
-
-    def rate(self, max_share: int) -> float:
-        """Return the rate, infinite without a share."""
-        return self.each if max_share else math.inf
-
-    def min_seconds(self, low: int, _: int) -> float:
-        """Return the seconds of the smallest share."""
-        return low * self.each if low else 0.0
+        assert sum(memory.worst_memory(asked.machine, strategy).values()) <= asked.memory_limit
+        seconds = sum(step_prediction.step_breakdown(asked.machine, free, strategy).values())
+        assert seconds >= n * pool.rate(n) * (1 - 1e-9)
 
 
 def test_a_pool_without_a_bound_yet_may_take_its_largest_share():
     """A search cut short bounds a pool by 0 seconds a sequence: the other's 3 sequences of 2 s take 6 s, over all 8."""
-    pools = [Known(0.0), Known(2.0)]
+    large = SimpleNamespace(max_sequences=100)
+    pools = [batch_shares.PoolSearch(problem=large, bounds=[(1, 8, rate)]) for rate in (0.0, 2.0)]
     search = batch_shares.Shares(pools=pools, batch=8, tail=lambda _: 0.0)
     assert search.bound_of(((0, 5), (3, 3))) == pytest.approx(6 / 8)
     assert search.bound_of(((0, 5), (0, 3))) == 0.0
@@ -152,5 +126,4 @@ def test_step_times_in_which_no_layouts_could_be_better_are_passed_over(monkeypa
     search = batch_shares.Shares(pools=pools, batch=200, tail=lambda _: 0.0)
     search.improve()
     assert search.rate == 10 / 11  # 10 of the first pool and 1 of the other in 10 s
-    assert 10.0 in joined
-    assert len(joined) < 20
+    assert 10.0 in joined and len(joined) < 20

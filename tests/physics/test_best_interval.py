@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from each_case import each
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from joint_brute_failures import stretches_by_search
+from scipy.stats import binom
 
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import FailingPart, Reliability
@@ -32,7 +32,6 @@ from planner.physics.recovery import (
     ways,
 )
 
-GOLDEN = (Decimal(5).sqrt() - 1) / 2
 SEEDS = range(4)
 
 
@@ -62,29 +61,23 @@ def drawn_job(draw: random.Random) -> CheckpointedJob:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_step_stretches_less_than_the_bound(seed: int) -> None:
+    """Steps of no length reach it."""
     draw = random.Random(seed)
-    for _ in range(300):
+    for _ in range(200):
         job = drawn_job(draw)
         bound = Calendar(r=job.r, state_bytes=job.state_bytes).least_stretch(int(job.replicas), int(job.replica_gpus))
         longer = replace(job, step_seconds=np.array([0.0, *(log_uniform(draw, 1e-3, 1e6) for _ in range(40))]))
         for way in ways(longer, spares=True):
             assert np.all(way.stretch >= bound), (way.recovery, way.target)
+        least = min(float(w.stretch) for w in ways(replace(job, step_seconds=0.0), spares=True))
+        assert least * (1 - 2e-12) <= bound or math.isinf(least)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_bound_is_reached(seed: int) -> None:
-    draw = random.Random(seed)
-    for _ in range(100):
-        job = replace(drawn_job(draw), step_seconds=0.0)
-        bound = Calendar(r=job.r, state_bytes=job.state_bytes).least_stretch(int(job.replicas), int(job.replica_gpus))
-        least = min(float(w.stretch) for w in ways(job, spares=True))
-        assert least * (1 - 2e-12) <= bound <= least or math.isinf(least)
-
-
-BETTER = (
+LESS = (
     "correlated_share", "restart_seconds", "restart_seconds_per_gpu", "elastic_stall_seconds", "rejoin_seconds",
-    "detection_seconds", "storage_bytes_per_second_per_gpu", "memory_bytes_per_second_per_gpu", "parts",
+    "detection_seconds",
 )  # fmt: skip
+MORE = "storage_bytes_per_second_per_gpu", "memory_bytes_per_second_per_gpu"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -92,98 +85,34 @@ def test_better_parts_never_stretch_more(seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(40):
         job = replace(drawn_job(draw), step_seconds=draw.choice([0.0, log_uniform(draw, 1e-2, 1e5)]))
-        for name in BETTER:
-            value, factor = getattr(job.r, name), draw.uniform(1, 3)
-            if value is None:
-                continue
-            hours = job.r.parts["gpu"].gpu_hours_per_event
-            better: Any = value * factor if "bytes" in name else value
-            if name == "parts":
-                better = {"gpu": FailingPart(gpu_hours_per_event=hours * factor)}
-            elif "bytes" not in name:
-                better = value / factor
-            other = replace(job, r=job.r.replaced(**{name: better}))
+        factor, hours = draw.uniform(1, 3), job.r.parts["gpu"].gpu_hours_per_event
+        better: dict[str, Any] = {name: getattr(job.r, name) / factor for name in LESS}
+        better |= {name: (getattr(job.r, name) or 0.0) * factor or None for name in MORE}
+        better["parts"] = {"gpu": FailingPart(gpu_hours_per_event=hours * factor)}
+        for name, value in better.items():
+            other = replace(job, r=job.r.replaced(**{name: value}))
             for a, b in zip(ways(job, spares=True), ways(other, spares=True), strict=True):
                 assert float(b.stretch) <= float(a.stretch) * (1 + 1e-12), (name, a.recovery, a.target)
-
-
-def elastic(job: CheckpointedJob) -> Callable[[Decimal], Decimal]:
-    """Return the time of an elastic job by its interval: writes and copies, stalls, lost work, replicas away."""
-    r, rate = job.r, Decimal(float(job.stops_per_second))
-    write, share = Decimal(float(job.write_seconds("storage"))), Decimal(r.correlated_share)
-    away = rate * Decimal(job.replica_gpus) / Decimal(job.gpus) * Decimal(r.rejoin_seconds)
-    stalls = rate * (Decimal(r.elastic_stall_seconds) + share * Decimal(float(job.restart_seconds())))
-    copies = Decimal(float(job.write_seconds("memory"))) / Decimal(job.step_seconds) if job.shares_state else Decimal(0)
-
-    def stretch(tau: Decimal) -> Decimal:
-        stopped = stalls + share * rate * tau / 2
-        b = 1 + away - stopped
-        there = (b + (b * b + 4 * stopped).sqrt()) / 2
-        return (1 + copies + write / tau) * (there + stopped)
-
-    return stretch
-
-
-def least_at(f: Callable[[Decimal], Decimal], low: float, high: float) -> float:
-    """Return where a function is least, by golden sections of the logarithm in numbers of 60 digits."""
-    with localcontext() as context:
-        context.prec = 60
-        a, b = Decimal(low).ln(), Decimal(high).ln()
-        c, d = b - GOLDEN * (b - a), a + GOLDEN * (b - a)
-        at_c, at_d = f(c.exp()), f(d.exp())
-        while b - a > Decimal("1e-12"):
-            if at_c < at_d:
-                b, d, at_d = d, c, at_c
-                c = b - GOLDEN * (b - a)
-                at_c = f(c.exp())
-            else:
-                a, c, at_c = c, d, at_d
-                d = a + GOLDEN * (b - a)
-                at_d = f(d.exp())
-        return float(((a + b) / 2).exp())
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_elastic_jobs_write_at_the_interval_of_a_search(seed: int) -> None:
-    """So is that of elastic jobs, to which replicas away count."""
-    draw = random.Random(seed)
-    for _ in range(12):
-        job = drawn_job(draw)
-        if not job.r.correlated_share:
-            continue
-        job = replace(job, step_seconds=1e-3)
-        found = float(best_interval(job, "elastic", "storage"))
-        wanted = least_at(elastic(job), found / 1e3, found * 1e3)
-        assert found == pytest.approx(wanted, rel=1e-9) or wanted < 1e-3
-
-
-def test_a_job_that_mostly_stalls_writes_at_the_interval_of_a_search() -> None:
-    """So is that of a job that stalls for 49 seconds of every second of work."""
-    job = replace(drawn_job(random.Random(2051)), step_seconds=1e-3)
-    stalled = job.r.elastic_stall_seconds + job.r.correlated_share * float(job.restart_seconds())
-    assert stalled * float(job.stops_per_second) > 49
-    found = float(best_interval(job, "elastic", "storage"))
-    assert found == pytest.approx(least_at(elastic(job), found / 1e3, found * 1e3), rel=1e-9)
 
 
 def test_writes_that_outlast_the_time_between_stops() -> None:
     """A job that is stopped before it can write never trains; it does not pass for one that nothing stops."""
     slow = {"parts": {"gpu": {"gpu_hours_per_event": 1e3}}, "storage_bytes_per_second_per_gpu": 1e6}
-    job = CheckpointedJob(
-        r=Reliability.model_validate(slow), gpus=1e6, replica_gpus=1e3, replicas=1000, state_bytes=2e14
-    )
+    r = Reliability.model_validate(slow)
+    job = CheckpointedJob(r=r, gpus=1e6, replica_gpus=1e3, replicas=1000, state_bytes=2e14)
     assert float(job.write_seconds("storage") * job.stops_per_second) > 37
     assert all(float(w.stretch) > 1e12 for w in ways(job, spares=True) if w.recovery != "elastic")
 
 
-@given(factor=st.floats(1e-4, 1e4), seed=st.integers(0, 1000), step=st.sampled_from([0.0, 0.0, 5.0, 500.0]))
-@settings(max_examples=50, deadline=None)
+@given(factor=st.floats(1e-4, 1e4), seed=st.integers(0, 1000), step=st.sampled_from([0.0, 1e-3, 5.0, 500.0]))
+@example(factor=1.0, seed=2051, step=1e-3)  # stalls for 49 seconds of every second of work
 def test_no_other_interval_is_better(factor: float, seed: int, step: float) -> None:
     job = replace(drawn_job(random.Random(seed)), step_seconds=step)
     for way in ways(job, spares=True):
         if 0 < float(way.interval_seconds) < math.inf:
-            other = way_at(job, way.recovery, way.target, np.maximum(way.interval_seconds * factor, step))
-            assert float(other.stretch) >= float(way.stretch) * (1 - 1e-13)
+            others = np.maximum(way.interval_seconds * np.array([factor, 1 - 1e-5, 1 + 1e-5]), step)
+            stretch = way_at(job, way.recovery, way.target, others).stretch
+            assert np.all(stretch >= float(way.stretch) * (1 - 1e-13))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -211,7 +140,6 @@ def test_restarts_by_random_stops(mean: float, interval: float, write: float, re
 
 
 @given(ratio=st.floats(-30, 2.5).map(lambda x: 10**x))
-@settings(max_examples=60, deadline=None)
 @example(ratio=2.4e-9)
 @example(ratio=1e-5)
 @example(ratio=1e100)
@@ -226,47 +154,14 @@ def test_interval_by_bisection(ratio: float) -> None:
     assert float(best_interval_seconds(mean, ratio * mean)) == pytest.approx(float(y) * mean, rel=1e-9)
 
 
-def test_first_orders() -> None:
-    """Where little is lost, the useful share is 1 less each of the losses."""
-    r = KNOWN.replaced(restart_seconds_per_gpu=0.0)
-    job = replace(JOB, r=r, gpus=512.0, replica_gpus=16, state_bytes=1e10)
-    mean = 1 / float(job.stops_per_second)
-    for way in ways(job, spares=False):
-        tau, w = float(way.interval_seconds), float(job.write_seconds(way.target))
-        if way.recovery == "elastic":
-            away = job.replica_gpus / job.gpus / mean * r.rejoin_seconds
-            rare = r.correlated_share * (float(job.restart_seconds()) + tau / 2) / mean
-            wanted = 1 - w / tau - away - r.elastic_stall_seconds / mean - rare
-        elif way.target == "storage":
-            wanted = 1 - w / tau - tau / (2 * mean) - float(job.restart_seconds(way.recovery)) / mean
-        else:
-            continue
-        assert 1 / float(way.stretch) == pytest.approx(wanted, abs=1e-4)
-
-
 @given(away=st.floats(0, 5), stalled=st.floats(0, 100))
-@settings(max_examples=50, deadline=None)
 def test_replicas_that_are_there(away: float, stalled: float) -> None:
     y = float(inverse_share_there(away, stalled))
     assert y == pytest.approx(1 + away * y / (y + stalled), rel=1e-9)
     assert 1 - 1e-12 <= y <= 1 + away + 1e-12
 
 
-@each(("needed", "spares", "p"), [(1, 0, 0.9), (5, 2, 0.8), (12, 3, 0.97), (8, 8, 0.5)])
-def test_k_of_n_by_every_pattern(needed: int, spares: int, p: float) -> None:
-    n = needed + spares
-    chance = short = 0.0
-    for pattern in range(2**n):
-        fit = pattern.bit_count()
-        weight = p**fit * (1 - p) ** (n - fit)
-        chance += weight * (fit >= needed)
-        short += weight * max(0, needed - fit)
-    assert enough_share(needed, spares, p) == pytest.approx(chance, rel=1e-9)
-    assert mean_short(needed, spares, p) == pytest.approx(short, rel=1e-6, abs=1e-12)
-
-
 @given(needed=st.integers(1, 3000), p=st.floats(0.5, 0.9999), target=st.sampled_from([0.5, 0.9, 0.99, 0.999]))
-@settings(max_examples=60, deadline=None)
 def test_the_fewest_spares(needed: int, p: float, target: float) -> None:
     count = min_spares(needed, p, target)
     assert count >= 1
@@ -274,16 +169,15 @@ def test_the_fewest_spares(needed: int, p: float, target: float) -> None:
     assert count == 1 or enough_share(needed, count - 1, p) < target
 
 
-@each("recovery", ["restart", "warm-spares"])
-def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
+def test_a_restart_is_the_sum_of_its_stages() -> None:
     """Detected in 2 s, begun in 30 s and 3 s for each of 16 GPUs, or on spares in 5 s and 0.5 s, then 7 s of power."""
     figures = {
         "detection_seconds": 2.0, "restart_seconds": 30.0, "restart_seconds_per_gpu": 3.0, "power_ramp_seconds": 7.0,
         "warm_restart_seconds": 5.0, "warm_restart_seconds_per_gpu": 0.5,
     }  # fmt: skip
-    r = KNOWN.replaced(**figures)
-    expected = {"restart": 2 + 30 + 3 * 16 + 7, "warm-spares": 2 + 5 + 0.5 * 16 + 7}[recovery]
-    assert float(replace(JOB, r=r, gpus=16.0).restart_seconds(recovery)) == pytest.approx(expected)
+    job = replace(JOB, r=KNOWN.replaced(**figures), gpus=16.0)
+    assert float(job.restart_seconds("restart")) == pytest.approx(2 + 30 + 3 * 16 + 7)
+    assert float(job.restart_seconds("warm-spares")) == pytest.approx(2 + 5 + 0.5 * 16 + 7)
 
 
 @each("gpus", [4.0, 512.0, 98_304.0])
@@ -321,18 +215,15 @@ def test_racks_that_are_always_or_never_fit() -> None:
 
 
 @each(("needed", "spares", "p"), [
-    (200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8), (3000, 100, 0.4), (40, 3, 0.97), (900, 30, 0.98),
-    (10_000, 220, 0.981),
+    (200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8), (3000, 100, 0.4), (40, 3, 0.97), (900, 30, 0.98), (1, 0, 0.9),
+    (10_000, 220, 0.981), (5, 2, 0.8), (12, 3, 0.97), (8, 8, 0.5),
 ])  # fmt: skip
 def test_racks_short_by_sums_of_chances(needed: int, spares: int, p: float) -> None:
-    n = needed + spares
-    logs = [
-        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
-        for k in range(needed)
-    ]
-    short = math.fsum((needed - k) * math.exp(x) for k, x in enumerate(logs))
+    """The chances of k of n racks are those of SciPy."""
+    chances = binom.pmf(np.arange(needed), needed + spares, p)
+    short = chances @ (needed - np.arange(needed))
     assert mean_short(needed, spares, p) == pytest.approx(short, rel=1e-6, abs=1e-13)
-    assert enough_share(needed, spares, p) == pytest.approx(1 - math.fsum(map(math.exp, logs)), rel=1e-9, abs=1e-10)
+    assert enough_share(needed, spares, p) == pytest.approx(1 - chances.sum(), rel=1e-9, abs=1e-10)
 
 
 @each("gpus", [1e3, 1e6, 1e9])
@@ -340,23 +231,15 @@ def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
     """A job of which no step is known may write as often as it likes, is of two replicas and copies nothing."""
     r = KNOWN.replaced(storage_bytes_per_second_per_gpu=1e12, memory_bytes_per_second_per_gpu=1e12)
     job = CheckpointedJob(r=r, gpus=gpus, replica_gpus=gpus / 2, state_bytes=1e3)
-    assert float(min_stretch(job)) == pytest.approx(
-        min(stretches_by_search(job, 1 / float(job.stops_per_second), warm=True).values()), rel=1e-9
-    )
-    assert (job.step_seconds, job.replicas, job.shares_state) == (0.0, 2, False)
+    wanted = min(stretches_by_search(job, 1 / float(job.stops_per_second), warm=True).values())
+    assert float(min_stretch(job)) == pytest.approx(wanted, rel=1e-9)
 
 
 @each("rejoin", [0.0, 600.0])
 def test_elastic_jobs_that_never_stall(rejoin: float) -> None:
     """Where a lost replica stalls nothing only its own share of the work is lost: the stretch is 1 + A."""
-    figures = {
-        "correlated_share": 0.0,
-        "elastic_stall_seconds": 0.0,
-        "rejoin_seconds": rejoin,
-        "recoveries": ["elastic"],
-    }
-    r = KNOWN.replaced(**figures | {"recoveries": ("elastic",)})
-    job = replace(JOB, r=r)
+    figures = {"correlated_share": 0.0, "elastic_stall_seconds": 0.0, "rejoin_seconds": rejoin}
+    job = replace(JOB, r=KNOWN.replaced(**figures, recoveries=("elastic",)))
     (way,) = ways(job, spares=True)
     away = job.replica_gpus / job.gpus * float(job.stops_per_second) * rejoin
     assert float(way.stretch) == pytest.approx(1 + away, rel=1e-12)

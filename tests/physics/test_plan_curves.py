@@ -1,6 +1,5 @@
 """The useful share at other intervals and spares, the section of failures, layouts given in full, stops by links."""
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -40,11 +39,9 @@ WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares",
 
 def test_parts_sum_to_the_stretch_at_any_interval() -> None:
     """What is lost by cause and the steps themselves sum to what passes, also where the interval is not the best."""
-    r = Reliability.model_validate(RATES)
-    job = CheckpointedJob(
-        r=r, gpus=40.0, replica_gpus=4.0, state_bytes=6e6, replicas=10, step_seconds=1.0, shares_state=True
-    )
-    seconds = np.geomspace(1.0, 1e5, 40)
+    r, seconds = Reliability.model_validate(RATES), np.geomspace(1.0, 1e5, 40)
+    sizes = {"gpus": 40.0, "replica_gpus": 4.0, "replicas": 10}
+    job = CheckpointedJob(r=r, **sizes, state_bytes=6e6, step_seconds=1.0, shares_state=True)
     for way in [(w.recovery, w.target) for w in ways(job, spares=True)]:
         found = way_at(job, *way, seconds)
         assert 1 + sum(losses(job, found).values()) == pytest.approx(found.stretch, rel=1e-9)
@@ -59,78 +56,47 @@ def test_parts_sum_to_the_stretch_at_any_interval() -> None:
 @each("names", WAYS)
 @each("target", [0.0, 0.9])
 def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
+    """Each has 61 points at even ratios from a twentieth of the shortest interval, or a step, to 20 of the longest."""
     if names == ("warm-spares",) and not target:
         return
     plan = failing(*names, target=target)
     x, u = plan.reliability, exposure_of(plan)
     lines = interval_curves(u)
-    best = {
-        (way.recovery, way.target): (float(way.interval_seconds), 1 / float(stretch))
-        for stretch, way in stretches(u.job, u.standing(u.spare_racks))
-    }
+    own = stretches(u.job, u.standing(u.spare_racks))
+    best = {(way.recovery, way.target): (float(way.interval_seconds), 1 / float(stretch)) for stretch, way in own}
     own_seconds, own_share = best[x.recovery, x.checkpoint_target]
     assert own_seconds == pytest.approx(x.checkpoint_interval_seconds, rel=1e-12)
     assert own_share == pytest.approx(x.useful_share, rel=1e-9)
     assert own_share == max(share for _, share in best.values())
     assert lines.keys() == best.keys()
+    own, step = [seconds for seconds, _ in best.values()], plan.layout.metrics.step_seconds
+    xs = np.geomspace(max(min(own) / 20, step), 20 * max(own), 61)
     for way, curve in lines.items():
-        (seconds, share), (xs, ys) = best[way], zip(*curve, strict=True)
+        (seconds, share), ys = best[way], [y for _, y in curve]
+        assert [x for x, _ in curve] == pytest.approx(xs)
         assert max(ys) <= share * (1 + 1e-3)
-        assert plan.layout.metrics.step_seconds <= xs[0] <= seconds <= xs[-1]
         assert np.interp(seconds, xs, ys) == pytest.approx(share, rel=1e-2)
     points = dict(spare_points(u))
     assert points[sum(x.spare_racks_by_site.values())] == pytest.approx(x.useful_share, rel=1e-9)
-    fewest = {
-        s: max(1, n) if target else min_spares(u.needed[s], u.rack_availability, 0.99) for s, n in u.spare_racks.items()
-    }
+    fewest = u.spare_racks if target else {s: min_spares(n, u.rack_availability, 0.99) for s, n in u.needed.items()}
     sites = [[round(n * k / 12) for n in fewest.values()] for k in range(25)]
     assert list(points) == sorted({sum(counts) for counts in sites if names != ("warm-spares",) or all(counts)})
     assert all(after >= before for before, after in pairwise(points.values()))
 
 
-def test_a_plan_without_failures_has_no_curves() -> None:
-    assert exposure_of(small()) is None
-
-
-@each("stage", [0, 1])
-def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
-    job = exposure_of(edited(failing("elastic"), layout__zero_stage=stage)).job
-    (way,) = ways(job, spares=True)
-    assert job.shares_state == bool(stage)
-    written = float(job.write_seconds(way.target) / way.interval_seconds)
-    assert (float(losses(job, way)["checkpoints"]) > 1.01 * written) == bool(stage)
-
-
-@each("names", WAYS)
-def test_curves_span_the_intervals(names: tuple[str, ...]) -> None:
-    """Each has 61 points at even ratios from a twentieth of the shortest interval, or a step, to 20 of the longest."""
-    plan = failing(*names)
-    u = exposure_of(plan)
-    lines = interval_curves(u)
-    own = [float(way.interval_seconds) for _, way in stretches(u.job, u.standing(u.spare_racks))]
-    low, high = max(min(own) / 20, plan.layout.metrics.step_seconds), 20 * max(own)
-    for curve in lines.values():
-        seconds = [x for x, _ in curve]
-        assert len(curve) == 61 and (seconds[0], seconds[-1]) == pytest.approx((low, high))
-        assert [b / a for a, b in pairwise(seconds)] == pytest.approx([(high / low) ** (1 / 60)] * 60)
-
-
 @each("name", ["restart", "elastic"])
-def test_what_a_plan_depends_on(name: str) -> None:
-    plan = failing(name)
+@each("stage", [0, 1])
+def test_what_a_plan_depends_on(name: str, stage: int) -> None:
+    plan = edited(failing(name), layout__zero_stage=stage)
     u = exposure_of(plan)
+    assert u.job.shares_state == bool(stage)
     assert u.needed == {"e1": 6, "w1": 4} and u.spare_racks == plan.reliability.spare_racks_by_site
     assert (u.block_replicas, u.job.replicas, u.job.gpus, u.job.replica_gpus) == (2, 10, 40.0, 4.0)
     assert u.job.step_seconds == plan.layout.metrics.step_seconds
-    bare = u.standing({})
-    assert not bare.spares and bare == u.standing(dict.fromkeys(u.needed, 0))
-
-
-def test_what_cannot_be_computed_has_no_curves() -> None:
-    plan = failing("restart")
-    for name in ("reliability", "layout"):
-        assert exposure_of(plan.replaced(**{name: None})) is None
-    assert exposure_of(edited(plan, layout__replicas_per_rack=0)) is None
+    assert not u.standing({}).spares and u.standing({}) == u.standing(dict.fromkeys(u.needed, 0))
+    without = (plan.replaced(**{part: None}) for part in ("reliability", "layout"))
+    for wrong in (small(), *without, edited(plan, layout__replicas_per_rack=0)):
+        assert exposure_of(wrong) is None
 
 
 @each("recovery", ["restart", "warm-spares", "elastic"])
@@ -150,36 +116,20 @@ def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
         assert found[name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9)), name
 
 
-def test_large_jobs_stop_more_often_than_in_proportion() -> None:
-    """Of four times the GPUs measured, and an exponent of 1/2, each stops twice as often; of fewer none more."""
-    plain, grown = (Reliability.model_validate(RATES | {"scale_exponent": x}) for x in (0.0, 0.5))
-    both = (CheckpointedJob(r=r, gpus=np.array([4, 32]), replica_gpus=1, state_bytes=0.0) for r in (plain, grown))
-    few, many = (job.stops_per_second for job in both)
-    assert (many / few).tolist() == pytest.approx([1, 2])
-
-
 RACKS, STEP = 10, 7.0  # two stages of ten replicas, two to a rack: ten racks of four GPUs, none idle
 
 
 def question(racks: int | None = None, **rates: Any) -> Instance:
     """Return the worked instance with other rates, and a cluster of so many racks."""
-    i = small(reliability=RATES | rates).instance
-    return i.replaced(hardware__racks=racks)
+    return small(reliability=RATES | rates).instance.replaced(hardware__racks=racks)
 
 
 def best_by_search(i: Instance, targets: list[float], *, shares_state: bool = True) -> tuple[float, int]:
     """Return the least stretch over ways and targets, by a search of intervals, with its spare racks."""
     r, p = Reliability.model_validate(i.reliability), i.workload.precision
     state_bytes = (p.parameter_bytes + p.optimizer_bytes) * total_parameters(i.workload.model)  # type: ignore[arg-type]
-    job = CheckpointedJob(
-        r=r,
-        gpus=40.0,
-        replica_gpus=4.0,
-        state_bytes=state_bytes,
-        replicas=10,
-        step_seconds=STEP,
-        shares_state=shares_state,
-    )
+    sizes = {"gpus": 40.0, "replica_gpus": 4.0, "replicas": 10}
+    job = CheckpointedJob(r=r, **sizes, state_bytes=state_bytes, step_seconds=STEP, shares_state=shares_state)
     fit, found = rack_availability(r, 4, 0), []
     for target in targets:
         spare = next(n for n in range(1000) if (target <= 0 or n > 0) and at_least(RACKS, RACKS + n, fit) >= target)
@@ -192,24 +142,22 @@ def best_by_search(i: Instance, targets: list[float], *, shares_state: bool = Tr
 
 @each("recoveries", [["restart"], ["warm-spares"], ["elastic"], ["restart", "elastic"]])
 @each("targets", [[0.9], [0.0, 0.9], [0.5, 0.99, 0.9]])
-def test_the_best_way_and_spares(recoveries: list[str], targets: list[float]) -> None:
-    i = question(recoveries=recoveries, spare_targets=targets)
-    assert best_stretch(i, STRATEGY, STEP) == pytest.approx(best_by_search(i, targets)[0], rel=1e-9)
-
-
 @each("zero", [0, 1, 2])
-def test_the_job_is_that_of_the_layout(zero: int) -> None:
+def test_the_best_way_and_spares(recoveries: list[str], targets: list[float], zero: int) -> None:
     """With ZeRO replicas share state, so that neighbours have copies; nothing else of the job changes."""
-    i = question(recoveries=["elastic"], spare_targets=[0.9])
-    found, wanted = (
-        best_stretch(i, replace(STRATEGY, zero_stage=zero), STEP),
-        best_by_search(i, [0.9], shares_state=zero > 0),
-    )
-    assert found == pytest.approx(wanted[0], rel=1e-9)
+    i = question(recoveries=recoveries, spare_targets=targets)
+    wanted, _ = best_by_search(i, targets, shares_state=zero > 0)
+    assert best_stretch(i, replace(STRATEGY, zero_stage=zero), STEP) == pytest.approx(wanted, rel=1e-9)
+    assert best_stretch(i.replaced(reliability=None), STRATEGY, STEP) is None
+    assert best_stretch(i.replaced(workload__availability=0.9), STRATEGY, STEP) is None
 
 
 def test_spares_stay_within_the_cluster() -> None:
     """Of 12 racks two are left to stand by; a cluster of too few racks for the layout itself gets no spares."""
+    # A layout whose racks are nearly always in repair never trains: bad input, with the ways out.
+    parts = {"gpu": {"gpu_hours_per_event": 1, "repair_hours": 1e40}}
+    with pytest.raises(InputError, match=r"10 racks are never all fit for work.*; give spare racks, shorter repairs"):
+        best_stretch(question(parts=parts, recoveries=["restart"], spare_targets=[0.0]), STRATEGY, STEP)
     targets = [0.0, 0.5, 0.9, 0.999999]
     rates: dict[str, Any] = {"recoveries": ["restart"], "spare_targets": targets}
     i, free = question(12, **rates), question(**rates)
@@ -218,25 +166,8 @@ def test_spares_stay_within_the_cluster() -> None:
     assert best_stretch(free, STRATEGY, STEP) == pytest.approx(best_by_search(i, targets)[0], rel=1e-9)
     assert best_by_search(i, targets)[1] > 2 >= best_by_search(i, few)[1]
     for racks in (3, 10):
-        assert best_stretch(question(racks, **rates), STRATEGY, STEP) == pytest.approx(
-            best_by_search(i, [0.0])[0], rel=1e-9
-        )
-
-
-def test_where_failures_do_not_count() -> None:
-    i = question()
-    assert best_stretch(i.replaced(reliability=None), STRATEGY, STEP) is None
-    assert best_stretch(i.replaced(workload__availability=0.9), STRATEGY, STEP) is None
-
-
-def test_racks_that_are_never_fit() -> None:
-    """A layout whose racks are nearly always in repair never trains: bad input, with the ways out."""
-    parts = {"gpu": {"gpu_hours_per_event": 1, "repair_hours": 1e40}}
-    i = question(parts=parts, recoveries=["restart"], spare_targets=[0.0])
-    with pytest.raises(InputError, match="10 racks are never all fit for work") as error:
-        best_stretch(i, STRATEGY, STEP)
-    assert "give spare racks, shorter repairs" in str(error.value)
-    assert math.isfinite(best_by_search(question(), [0.9])[0])
+        found = best_stretch(question(racks, **rates), STRATEGY, STEP)
+        assert found == pytest.approx(best_by_search(i, [0.0])[0], rel=1e-9)
 
 
 PARTS = {
@@ -246,25 +177,19 @@ PARTS = {
 }
 
 
-def stops_per_hour(r: Reliability, gpus: int, links: recovery.GpuLinks) -> float:
-    job = recovery.CheckpointedJob(r=r, gpus=gpus, replica_gpus=1, state_bytes=0.0, links=links)
-    return float(job.stops_per_second) * 3600
-
-
-def test_rates_by_hand() -> None:
-    """A GPU of two links with two transceivers each: an event in 100, 25 and 100 hours, 6 in 100 hours in all."""
-    r = Reliability(parts=PARTS)
-    found = recovery.part_stops_per_gpu_second(r, recovery.GpuLinks(2, 4))
-    assert {k: x * 3600 for k, x in found.items()} == pytest.approx({"gpu": 0.01, "link": 0.04, "optic": 0.01})
-    assert stops_per_hour(r, 10, recovery.GpuLinks(2, 4)) == pytest.approx(0.6)
-    assert stops_per_hour(r, 10, recovery.NO_LINKS) == pytest.approx(0.1)
-
-
-def test_lanes_stand_in_for_each_other_where_asked() -> None:
-    """With failover two links stop nothing, and one still does."""
-    r = Reliability(parts=PARTS, lane_failover=True)
-    assert stops_per_hour(r, 1, recovery.GpuLinks(2, 4)) == pytest.approx(0.01)
-    assert stops_per_hour(r, 1, recovery.GpuLinks(1, 2)) == pytest.approx(0.01 + 0.02 + 0.005)
+@each(("failover", "links", "stops"), [
+    (False, (2, 4), (0.01, 0.04, 0.01)), (False, (0, 0), (0.01, 0, 0)), (True, (2, 4), (0.01, 0, 0)),
+    (True, (1, 2), (0.01, 0.02, 0.005)),
+])  # fmt: skip
+def test_rates_by_hand(failover: bool, links: tuple[int, int], stops: tuple[float, ...]) -> None:
+    """A GPU of two links with two transceivers each: an event in 100, 25 and 100 hours; with failover in 100 alone."""
+    # Of four times the GPUs measured, and an exponent of 1/2, each stops twice as often; of fewer none more.
+    r = Reliability(parts=PARTS, lane_failover=failover, measured_gpus=8, scale_exponent=0.5)
+    found = recovery.part_stops_per_gpu_second(r, recovery.GpuLinks(*links))
+    assert [x * 3600 for x in found.values()] == pytest.approx(stops)
+    sizes = {"gpus": np.array([4, 32]), "replica_gpus": 1, "state_bytes": 0.0}
+    job = CheckpointedJob(r=r, **sizes, links=recovery.GpuLinks(*links))
+    assert (job.stops_per_second * 3600).tolist() == pytest.approx([4 * sum(stops), 2 * 32 * sum(stops)])
 
 
 def test_lanes_of_an_instance() -> None:
@@ -273,8 +198,7 @@ def test_lanes_of_an_instance() -> None:
     assert recovery.lanes_to_choose(i) == [1, 2]
     assert recovery.gpu_links(i.network, 2) == recovery.GpuLinks(2, 2 * i.network.cables.endpoint_transceivers)
     for failover, fewest in ((False, 1), (True, 2)):
-        r = i.reliability.replaced(lane_failover=failover)
-        assert recovery.fewest_stops(i, r).links == fewest
+        assert recovery.job_of(i.replaced(reliability__lane_failover=failover)).links.links == fewest
     assert recovery.lanes_to_choose(i.replaced(network__max_lanes=1)) == [1]
     assert recovery.lanes_to_choose(i.replaced(network=None)) == []
 
@@ -289,25 +213,17 @@ def test_a_part_is_counted_once(part: dict[str, float], word: str) -> None:
         FailingPart.model_validate(part)
 
 
-def test_links_alone_are_refused() -> None:
+def test_what_links_cannot_be_counted_beside() -> None:
+    """Without other parts or a network, with media priced by length, and with switches pinned site by site."""
     with pytest.raises(ValidationError, match="add those with gpu_hours_per_event"):
         Reliability(parts={"link": PARTS["link"]})
-
-
-def refused(i: Instance) -> str:
-    with pytest.raises(InputError) as found:
-        load_instance(i)
-    return str(found.value)
-
-
-def test_what_links_cannot_be_counted_beside() -> None:
-    """Without a network, with media priced by length, and with switches pinned site by site."""
     i = failing_links(0)
-    assert i.network is not None
-    assert "parts.link: counts links, and there is no network" in refused(i.replaced(network=None))
-    floor = {"media": [{"name": "m", "reach_m": 99, "price_usd": 1, "power_watts": 1}], "floor": {}}
-    data = i.model_dump(mode="json", exclude_none=True)
-    laid = Instance.model_validate(data | {"network": data["network"] | floor})
-    assert "network.media: have no number of transceivers" in refused(laid)
-    pinned = Instance.model_validate(data | {"pins": {"fabric.E1.switch": "b8"}})
-    assert "pins.fabric.E1.switch: links to GPUs fail" in refused(pinned)
+    data, floor = i.model_dump(mode="json", exclude_none=True), {"floor": {}}
+    floor |= {"media": [{"name": "m", "reach_m": 99, "price_usd": 1, "power_watts": 1}]}
+    for instance, fault in (
+        (i.replaced(network=None), "parts.link: counts links, and there is no network"),
+        (Instance.model_validate(data | {"network": data["network"] | floor}), "media: have no number of transceivers"),
+        (Instance.model_validate(data | {"pins": {"fabric.E1.switch": "b8"}}), "fabric.E1.switch: links to GPUs fail"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            load_instance(instance)

@@ -17,18 +17,12 @@ from planner.physics.step_errors import MIN_ROWS, classes_of, degrees_of, widest
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
-TABLE, RECENT = step_errors.table(), "megatron-core-2025"
+TABLE = step_errors.table()
 
 
-def machine(
-    gpu: str = "H100", software: str = "megatron-core-2025", model: str = "llama3-70b", dtype: str = "bf16"
-) -> Machine:
-    m = machine_of(
-        Accelerator.model_validate(catalogue("accelerators")[gpu]),
-        Model.model_validate(catalogue("models")[model]),
-        4096,
-        precision_of(dtype, gradient=2, optimizer=2),
-    )
+def machine(software: str = "megatron-core-2025", model: str = "llama3-70b", dtype: str = "bf16") -> Machine:
+    gpu = Accelerator.model_validate(catalogue("accelerators")["H100"])
+    m = machine_of(gpu, Model.model_validate(catalogue("models")[model]), 4096, precision_of(dtype))
     return replace(m, software=Software.model_validate(catalogue("software")[software]))
 
 
@@ -62,27 +56,19 @@ def test_table_is_sound(name: str) -> None:
         assert math.log(high) == pytest.approx(spreads.multiple * math.hypot(of_sources, x.within_sources), abs=1e-3)
     assert set(x.ranges) == set(degrees_of(machine(), strategy()))
     assert all(0 < a <= b for a, b in x.ranges.values())
-
-
-def test_wider_classes_have_more_rows() -> None:
-    for name, x in TABLE.classes.items():
-        for wider in TABLE.classes:
-            if name.startswith(f"{wider},") or wider == "any":
-                assert TABLE.classes[wider].rows >= x.rows
+    wider = [y for other, y in TABLE.classes.items() if name.startswith(f"{other},") or other == "any"]
+    assert all(y.rows >= x.rows for y in wider)
 
 
 def test_interval_is_that_of_the_narrowest_class() -> None:
-    m, s = machine(software="llm-foundry-fsdp"), strategy(4)
-    like = step_errors.like_rows(m, s)
-    assert like.name == "16-bit dense, several nodes, llm-foundry-fsdp"
-    assert step_errors.interval(m, s, 10.0) == pytest.approx([10 * x for x in like.measured_over_predicted])
-
-
-def test_an_unmeasured_stack_has_the_interval_of_such_sources() -> None:
-    m, s = machine(software="megatron-zero-bubble"), strategy(4)
-    like = step_errors.like_rows(m, s)
-    assert step_errors.interval(m, s, 10.0) == pytest.approx([10 * x for x in like.unmeasured_over_predicted])
-    assert like.unmeasured_over_predicted[1] > like.measured_over_predicted[1]
+    """Of an unmeasured stack it is that of such sources, which is wider."""
+    for stack, measured in (("llm-foundry-fsdp", True), ("megatron-zero-bubble", False)):
+        m, s = machine(stack), strategy(4)
+        like = step_errors.like_rows(m, s)
+        ends = like.measured_over_predicted if measured else like.unmeasured_over_predicted
+        assert step_errors.interval(m, s, 10.0) == pytest.approx([10 * x for x in ends])
+        assert like.name == f"16-bit dense, several nodes{', llm-foundry-fsdp' * measured}"
+        assert like.unmeasured_over_predicted[1] > like.measured_over_predicted[1]
 
 
 def test_what_was_not_measured_is_named() -> None:
@@ -97,30 +83,17 @@ def test_what_was_not_measured_is_named() -> None:
     assert named == {"software": "no measured row of megatron-zero-bubble in 16-bit"}
 
 
-def instance() -> dict[str, Any]:
-    """Return a layout question of GPT-3 on A100s."""
-    wide = dict.fromkeys(("parameter_bytes", "working_parameter_bytes", "activation_bytes", "collective_bytes"), 2)
-    return {
-        "name": "gpt3",
-        "workload": {
-            "model": "gpt3-175b",
-            "tokens": 3e11,
-            "sequence_length": 2048,
-            "software": "megatron-lm-2022",
-            "precision": {"compute": "fp16", "gradient_bytes": 4, "optimizer_bytes": 12, **wide},
-        },
-        "hardware": {"accelerator": "A100-80GB", "rack": "DGX-A100"},
-    }
-
-
 LAYOUT = {"tensor_parallel": 8, "pipeline_parallel": 8, "virtual_stages": 1, "microbatches_per_step": 64}
+WORKLOAD = {"model": "gpt3-175b", "tokens": 3e11, "sequence_length": 2048, "software": "megatron-lm-2022"}
+HARDWARE = {"accelerator": "A100-80GB", "rack": "DGX-A100"}
 
 
 def test_evaluations_carry_intervals_and_stages() -> None:
     """An evaluation has the interval of step and days, its like rows, each stage's memory, and what is extrapolated."""
     from planner.planning.evaluate import summary
 
-    few, many = (planner.evaluate(instance(), LAYOUT | {"data_parallel": d}) for d in (1, 4096))
+    question = {"name": "gpt3", "workload": WORKLOAD | {"precision": precision_of().model_dump()}, "hardware": HARDWARE}
+    few, many = (planner.evaluate(question, LAYOUT | {"data_parallel": d}) for d in (1, 4096))
     for e in (few, many):
         ratio = [x / e.step_seconds for x in e.step_seconds_interval]
         low, high = e.like_rows.measured_over_predicted

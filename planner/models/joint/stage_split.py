@@ -80,7 +80,7 @@ class Thresholds:
 
 T = TypeVar("T", LayerSplit, Thresholds)
 # Whatever stages recompute.
-ALONE = "pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_alone"
+ALONE = "pipeline", "counts", "sharded", "send", "effective", "sizes", "least_sizes", "_alone"
 KEPT = *ALONE, "_tails"
 BY_SIZE = "_needed", "recomputed", "chunk"  # by stage and size, whatever unequal chunks wait
 OVER_FIBRE = *ALONE, *BY_SIZE, "seconds", "_steps", "_up_to"  # whatever the fibre

@@ -100,7 +100,7 @@ class Calendar:
         return np.min(each * replica_gpus * least + once * stretch, axis=0)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
-        """Return a limit on each/d + once in seconds of steps, and the fewest replicas d to meet it on a clock."""
+        """Return a limit on each/d + once in seconds of steps, and the fewest replicas d to meet it, stops included."""
         # No number of replicas that meets the clock's limit exceeds the returned one. Replica counts too few to meet it
         # are excluded; a larger fewest count stretches steps more, which leaves less time, so this is repeated.
         low = 1

@@ -20,7 +20,7 @@ from planner.instance.workload import Parallelism, Software
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks
-from planner.physics.recovery import checkpoint_bytes, counted, fewest_stops
+from planner.physics.recovery import job_of
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import LayerBytes, Weights, weights_of
@@ -137,10 +137,9 @@ def problem_of(instance: Instance) -> JointProblem:
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    rates, calendar = counted(instance), None
-    if rates is not None:
-        state_bytes, links = checkpoint_bytes(instance, machine.model), fewest_stops(instance, rates)
-        calendar = Calendar(r=rates, state_bytes=state_bytes, network=instance.network, links=links)
+    job, calendar = job_of(instance), None
+    if job is not None:
+        calendar = Calendar(r=job.r, state_bytes=job.state_bytes, network=instance.network, links=job.links)
     problem = JointProblem(
         instance=instance,
         machine=machine,

@@ -17,7 +17,7 @@ from planner.physics.training.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Counts of weights on one GPU: of a layer those that every token uses, and its routed experts; an embedding's."""
+    """Numbers of weights in one GPU's memory: of a layer those of every token, and its routed experts; an embedding."""
 
     shared: float
     experts: float
@@ -26,12 +26,12 @@ class Weights:
 
     @property
     def layer(self) -> float:
-        """Count all weights of a layer on one GPU."""
+        """Count all weights of a layer in one GPU's memory."""
         return self.shared + self.experts
 
 
 def weights_of(m: Machine, s: LayerShape) -> Weights:
-    """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does."""
+    """Return the weights of a layer in one GPU's memory: TP divides all but routed experts, which the EP group does."""
     model, experts = m.model, m.model.experts
     end = transformer.embedding_parameters(model) / s.tensor_parallel
     dense = transformer.dense_layer_parameters(model) / s.tensor_parallel
@@ -148,7 +148,7 @@ def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shard
 
 
 def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
-    """Count the embeddings that a stage keeps: the token embedding on the first, the head on the last; tied are one."""
+    """Count the embeddings in a stage's memory: the tokens' on the first, the head on the last; tied are one."""
     ends = 1 * (np.asarray(stage) == 0) + 1 * (np.asarray(stage) == np.asarray(pipeline) - 1)
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
@@ -358,7 +358,7 @@ def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
 
 
 def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, pipeline: int) -> Num:
-    """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
+    """Compute the bytes of gradients in memory of all TP ranks and experts of a stage, which sites exchange."""
     w = weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
     ends = end_copies(m.model, stage, pipeline) * transformer.embedding_parameters(m.model)

@@ -115,12 +115,12 @@ def even_layers(layers: int, stages: int) -> tuple[int, ...]:
 
 def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks: int | None) -> int:
     """Return how many stages of a parallel strategy share a rack: one, unless the racks at hand ask for more."""
+    if racks is None:
+        return 1
     spread = -(-unit // gpus)
     for q in range(1, stages + 1):
         r = max(1, gpus // (q * unit))
-        if q == 1 and racks is None:
-            break
-        if q * unit <= max(gpus, unit) and -(-stages // q) * -(-replicas // r) * spread <= (racks or 0):
+        if q * unit <= max(gpus, unit) and -(-stages // q) * -(-replicas // r) * spread <= racks:
             return q
     return 1
 

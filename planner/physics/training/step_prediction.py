@@ -99,7 +99,7 @@ class Pipeline:
         return transformer.front_layers(self.machine.model) * self.front_excess_seconds + self.embedding
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
-        """Compute the seconds of a send between stages of different racks: a fixed part, and the NIC's, slowed."""
+        """Compute the seconds of a step's send between stages of two racks: a fixed part, and the NIC's, slowed."""
         seconds = self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1)
         return np.where(np.asarray(pipeline) > 1, seconds, 0.0)
 
@@ -136,7 +136,7 @@ def pipeline_of(
 
 
 def inside_rack(x: Pipeline) -> Pipeline:
-    """Return a pipeline as if all of its stages were in one rack, whose sends stay in the scale-up domain."""
+    """Return a step's pipeline as if all of its stages were in one rack, whose sends stay in the scale-up domain."""
     seconds = layer_time.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
     return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
@@ -175,7 +175,7 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
 
 
 def exposed_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
-    """Compute the seconds of pipeline sends that a stage exposes a micro-batch; l mod v chunks have a layer more."""
+    """Compute the seconds of a step's sends that a stage exposes a micro-batch; l mod v chunks have a layer more."""
     v = np.asarray(virtual_stages)
     # Plain 1F1B hides none: each of its passes waits for the one before to cross and come back.
     hidden = (v > 1) * float("sends" in sharded.pipeline.machine.software.overlaps) * send
@@ -189,7 +189,7 @@ def exposed_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, sen
 
 
 def stage_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num) -> Num:
-    """Compute a stage's seconds a micro-batch: layers, recomputation and exposed sends, no head nor front layers."""
+    """Compute a stage's seconds a micro-batch of a step: layers, recomputation, exposed sends; no head nor front."""
     exposed = exposed_seconds(sharded, virtual_stages, layers, send)
     return layers * sharded.layer_seconds + recomputed * sharded.pipeline.times.recompute_seconds + exposed
 
@@ -213,13 +213,13 @@ def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
 
 
 def chunk_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
-    """Compute the seconds of the largest chunk of a pipeline stage: whole layers, and whole ones recomputed."""
+    """Compute the seconds in a step of a stage's largest chunk: whole layers, and whole ones recomputed."""
     whole, repeated = np.ceil(layers / virtual_stages), np.ceil(recomputed / virtual_stages)
     return whole * sharded.layer_seconds + repeated * sharded.pipeline.times.recompute_seconds
 
 
 def alike_stages(x: Pipeline, pipeline: int) -> Ints:
-    """Return for each pipeline stage the first one whose unequal chunks wait as long: the first, last, or another."""
+    """Return for each stage of a step the first one whose unequal chunks wait as long: the first, last, or another."""
     stages = np.arange(pipeline)
     least = int(transformer.smaller_chunks_first(x.machine.model, 0))
     return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
@@ -392,8 +392,8 @@ def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
 ) -> LayoutMetrics:
     """Predict all metrics that a plan reports of a layout."""
-    # Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
-    # the time on a clock goes into steps where failures count; else the workload says it.
+    # Work, bytes and time are those of padded sequences; tokens are those without what pads them. `useful_share` of the
+    # time on a clock goes into steps where failures count; else the workload says it.
     m, workload, shape, p = machine_of(instance), instance.workload, strategy.shape, strategy.pipeline_parallel
     sharded, by_part = times_of_strategy(m, c, strategy), worst_memory(m, strategy)
     parts = step_breakdown(m, c, strategy, sharded)

@@ -15,13 +15,13 @@ from planner.physics.training.schedule import chunk_sizes
 
 
 def head_widths(model: Model) -> tuple[int, int]:
-    """Return the widths of a head's query and key, nope and rope under latent attention, and of its value."""
+    """Return the widths of a Transformer head's query and key, nope and rope under latent attention, and its value."""
     latent = model.latent_attention
     return (model.head, model.head) if latent is None else (latent.head_nope + latent.head_rope, latent.head_value)
 
 
 def attention_parameters(model: Model) -> int:
-    """Return the weights of one layer's attention: Q, K, V and output, or latent (arXiv 2412.19437, eqs. 1-11)."""
+    """Count the weights of a Transformer layer's attention, Q, K, V, output or latent (arXiv 2412.19437, eqs. 1-11)."""
     # Latent attention: hidden to the ranks of the queries and of the keys and values and
     # to the shared rotary key, the ranks to the heads, and the values of the heads to hidden.
     latent = model.latent_attention
@@ -39,7 +39,7 @@ def ffn_parameters(model: Model, width: int) -> int:
 
 
 def dense_layer_parameters(model: Model) -> int:
-    """Return the weights of one layer with a dense FFN: 12·h² for the plain GPT (Narayanan 2021, eq. 2, no biases)."""
+    """Count the weights of a Transformer layer with a dense FFN: 12·h² for GPT (Narayanan 2021, eq. 2, no biases)."""
     return attention_parameters(model) + ffn_parameters(model, model.ffn_width)
 
 
@@ -54,7 +54,7 @@ def layer_parameters(model: Model, *, active: bool = False) -> int:
 
 
 def embedding_parameters(model: Model) -> int:
-    """Return the weights of the token embedding: V·h."""
+    """Count the weights of a Transformer's token embedding: V·h."""
     return model.vocabulary * model.hidden
 
 
@@ -64,12 +64,12 @@ def _over_layers(model: Model, *, active: bool) -> int:
 
 
 def total_parameters(model: Model) -> int:
-    """Return all weights over all kinds of layers: 12·L·h² + V·h for the plain GPT with tied embeddings."""
+    """Count all weights of a Transformer, over its kinds of layers: 12·L·h² + V·h for GPT with tied embeddings."""
     return _over_layers(model, active=False) + (1 if model.tied_embeddings else 2) * embedding_parameters(model)
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
-    """Count the weights of a Transformer that one token meets: experts of each layer, head, and `embedding` if asked.
+    """Count the weights of a Transformer that one token meets: experts of each layer, head, and perhaps `embedding`.
 
     The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
     and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
@@ -79,37 +79,33 @@ def active_parameters(model: Model, *, embedding: bool = False) -> int:
     return _over_layers(model, active=True) + ends * embedding_parameters(model)
 
 
-def attention_score_flop(
-    model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, window: int | None = None
-) -> Num:
-    """Compute the forward FLOP of one layer's scores and their product with V, over a `window` of tokens (None: all).
+def attention_score_flop(model: Model, sequence: Num, micro_batch: Num, *, window: int | None = None) -> Num:
+    """Compute the forward FLOP of a Transformer layer's scores and their product with V, over a `window` (None: all).
 
-    4·b·s²·a·head (Narayanan 2021); under latent attention scores are as wide as a head's query, nope and rope, and the
-    product as its value (arXiv 2412.19437, eqs. 9-10). A causal kernel skips the masked half: s²/2 pairs of query and
-    key, or with a window w the sum of min(i + 1, w) over the positions i, never more than s²/2; another skips nothing.
+    Half of 4·b·s²·a·head (Narayanan 2021), as a causal kernel skips the masked half; under latent attention scores are
+    as wide as a head's query, nope and rope, and the product as its value (arXiv 2412.19437, eqs. 9-10). Of s²/2 pairs
+    of query and key a window of w tokens leaves the sum of min(i + 1, w) over the positions i, never more than s²/2.
     """
     per_pair = micro_batch * model.heads * sum(head_widths(model))
-    if not causal:
-        return 2 * per_pair * sequence**2
     if window is None:
         return per_pair * sequence**2
     reach = np.minimum(float(window), sequence)
     return 2 * per_pair * np.minimum(reach * sequence - reach * (reach - 1) / 2, sequence**2 / 2)
 
 
-def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention (Narayanan 2021, appendix)."""
-    # L·(24·b·s·h² + 4·b·s²·h) for the plain GPT; tokens use their top-k experts only.
+def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num) -> Num:
+    """Compute the forward FLOP of all layers of a Transformer by kinds of FFN and attention (Narayanan 2021, app.)."""
+    # L·(24·b·s·h² + 2·b·s²·h) for the plain GPT; tokens use their top-k experts only.
     products = 2 * _over_layers(model, active=True) * (micro_batch * sequence)
-    full = attention_score_flop(model, sequence, micro_batch, causal=causal)
-    windowed = attention_score_flop(model, sequence, micro_batch, causal=causal, window=model.window)
+    full = attention_score_flop(model, sequence, micro_batch)
+    windowed = attention_score_flop(model, sequence, micro_batch, window=model.window)
     return products + (model.layers - model.window_layers) * full + model.window_layers * windowed
 
 
-def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) -> Num:
-    """Compute the FLOP per token that MFU counts: forward, with 2·s·h·V of logits, and twice that backward."""
+def model_flop_per_token(model: Model, sequence: Num) -> Num:
+    """Compute a Transformer's FLOP per token that MFU counts: forward, with 2·s·h·V of logits, and twice backward."""
     head = 2 * embedding_parameters(model) * sequence
-    return 3 * (layers_forward_flop(model, sequence, 1, causal=causal) + head) / sequence
+    return 3 * (layers_forward_flop(model, sequence, 1) + head) / sequence
 
 
 def attention_inputs(model: Model) -> int:
@@ -120,7 +116,7 @@ def attention_inputs(model: Model) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerKind:
-    """Layers of one kind of a model: how many, whether their FFN is a mixture of experts, and the attention window."""
+    """A Transformer's layers of one kind: how many, whether their FFN is of experts, and the attention window."""
 
     layers: int
     routed: bool
@@ -128,7 +124,7 @@ class LayerKind:
 
 
 def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
-    """Return the kinds of layers of a model, by FFN and attention; windows go to the routed layers first."""
+    """Return the kinds of layers of a Transformer, by FFN and attention; windows go to the routed layers first."""
     both = min(model.moe_layers, model.window_layers)
     counts = {
         (True, True): both,

@@ -11,12 +11,13 @@ from training_toys import accelerator, machine_of, precision_of, shape
 from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
 from planner.physics.training.memory import Weights, stored_tensors
-from planner.physics.training.operations import Machine, Passes, head_seconds, layer_operations, narrow_heads
+from planner.physics.training.operations import Machine, head_seconds, layer_operations, narrow_heads
 from planner.physics.training.transformer import LayerKind
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs
 SHAPE = shape(e=4)
+PASSES = "forward_seconds", "backward_seconds", "weight_gradient_seconds"
 
 
 def machine(
@@ -27,6 +28,13 @@ def machine(
     model = Model(name="toy", layers=4, hidden=128, heads=heads, vocabulary=16, experts=experts)
     gpu = accelerator({"fp16": 1e6, "fp8": 2e6}, hbm_bytes_per_second=1e9, softmax_width=softmax_width)
     return machine_of(gpu, model, 4, precision_of(dtype), **software)
+
+
+def slower(plain: Machine, slow: Machine) -> list[float]:
+    """Return how much longer a machine takes forward, backward, of it for weights, in products, and in casts."""
+    x, y = (layer_time.kind_times(m, SHAPE, ROUTED) for m in (plain, slow))
+    passes = [getattr(y, name) - getattr(x, name) for name in PASSES]
+    return [*passes, *(y.parts[part] - x.parts[part] for part in ("gemm", "quantise"))]
 
 
 @each(("overlap", "shown"), [(0.0, 1.0), (0.75, 0.25)])
@@ -41,58 +49,38 @@ def test_a_start_is_never_hidden(overlap: float, shown: float) -> None:
 def test_each_expert_starts_its_products_and_casts(dtype: str, casts: int) -> None:
     """A GPU's 4 experts each start two products forward and four backward, and a cast for each of two both ways."""
     # The gradients of two weights are among them, which a zero-bubble schedule moves.
-    plain, slow = (
-        layer_time.kind_times(machine(dtype, expert_seconds=x, expert_cast_seconds=x), SHAPE, ROUTED)
-        for x in (0.0, 5.0)
-    )
-    assert slow.forward_seconds - plain.forward_seconds == pytest.approx(LOCAL * 5 * (2 + casts))
-    assert slow.backward_seconds - plain.backward_seconds == pytest.approx(LOCAL * 5 * (4 + casts))
-    assert slow.weight_gradient_seconds - plain.weight_gradient_seconds == pytest.approx(LOCAL * 5 * 2)
-    assert slow.parts["gemm"] - plain.parts["gemm"] == pytest.approx(LOCAL * 5 * 6)
-    assert slow.parts["quantise"] - plain.parts["quantise"] == pytest.approx(LOCAL * 5 * 2 * casts)
+    plain, slow = ({"expert_seconds": x, "expert_cast_seconds": x} for x in (0.0, 5.0))
+    wanted = [LOCAL * 5 * n for n in (2 + casts, 4 + casts, 2, 6, 2 * casts)]
+    assert slower(machine(dtype, **plain), machine(dtype, **slow)) == pytest.approx(wanted)
 
 
 @each(("heads", "slower"), [(1, 1.0), (2, 1.5), (4, 2.5)])
 def test_narrow_heads_wait_for_the_softmax(heads: int, slower: float) -> None:
     """Where a score's softmax takes as long as products 128 wide, heads of 64 take 192 / 64 over 256 / 128 a FLOP."""
+    # Latent scores 192 wide and values 128 wide count as 160: (160 + 128) / 160 over 256 / 128.
+    m = machine(heads=heads, softmax_width=128.0)
+    latent = LatentAttention(q_rank=8, kv_rank=8, head_nope=128, head_rope=64, head_value=128)
+    assert narrow_heads(replace(m, model=m.model.replaced(latent_attention=latent))) == pytest.approx(0.9)
     assert narrow_heads(machine(heads=heads, softmax_width=128.0)) == pytest.approx(slower)
     assert narrow_heads(machine(heads=heads)) == 1.0
-    parts = [
-        layer_time.kind_times(machine(heads=heads, softmax_width=w), SHAPE, ROUTED).parts["attention"]
-        for w in (0.0, 128.0)
-    ]
-    assert parts[1] == pytest.approx(slower * parts[0])
+    each = (layer_time.kind_times(machine(heads=heads, softmax_width=w), SHAPE, ROUTED) for w in (0.0, 128.0))
+    plain, slow = (times.parts["attention"] for times in each)
+    assert slow == pytest.approx(slower * plain)
 
 
-def test_latent_heads_count_by_their_mean_width() -> None:
-    """Scores 192 wide and values 128 wide count as 160: (160 + 128) / 160 over 256 / 128."""
-    m = machine(softmax_width=128.0)
-    latent = LatentAttention(q_rank=8, kv_rank=8, head_nope=128, head_rope=64, head_value=128)
-    own = m.model.replaced(latent_attention=latent)
-    assert narrow_heads(replace(m, model=own)) == pytest.approx(0.9)
-
-
-@each(
-    ("groups", "of_token", "domains", "copies"),
-    [
-        (1, 1, 4, 4 * (1 - 0.75**8)),
-        (8, 8, 8, 8 * (1 - 0.875**8)),  # every group: as without
-        (8, 4, 8, 4 * (1 - 0.75**8)),  # half of the domains, each with a quarter of the experts at hand
-        (8, 4, 4, 4 * (1 - (15 + 40 * 0.75**8 + 15 * 0.5**8) / 70)),  # none, one or both groups of a domain
-        (8, 4, 16, 8 * (1 - 0.875**8)),  # half a group each
-        (8, 1, 4, 1.0),
-    ],
-)
+@each(("groups", "of_token", "domains", "copies"), [
+    (1, 1, 4, 4 * (1 - 0.75**8)), (8, 8, 8, 8 * (1 - 0.875**8)), (8, 4, 8, 4 * (1 - 0.75**8)),
+    (8, 4, 4, 4 * (1 - (15 + 40 * 0.75**8 + 15 * 0.5**8) / 70)), (8, 4, 16, 8 * (1 - 0.875**8)), (8, 1, 4, 1.0),
+])  # fmt: skip
 def test_tokens_reach_the_domains_of_their_groups(groups: int, of_token: int, domains: int, copies: float) -> None:
-    """A token's 8 experts are in few groups, so that it crosses to fewer domains."""
+    """A token's 8 experts are in few groups, which divide the experts, so that it crosses to fewer domains."""
+    # In every group as without; of half of the domains each has a quarter of the experts at hand; of a domain none, one
+    # or both groups; half a group each.
     experts = Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
     assert layer_time.domains_of_token(experts, domains) == pytest.approx(copies)
-
-
-def test_groups_divide_the_experts() -> None:
-    for groups, of_token in ((8, 9), (7, 1)):
-        with pytest.raises(ValueError, match=f"groups must divide count .* \\({groups} of 256 experts, {of_token} for"):
-            Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
+    for wrong in ((8, 9), (7, 1)):
+        with pytest.raises(ValueError, match="groups must divide count .* \\({} of 256 experts, {} for".format(*wrong)):
+            Experts(count=256, per_token=8, ffn=8, groups=wrong[0], groups_per_token=wrong[1])
 
 
 @each(("per_token", "tensor_parallel"), [(1, 1), (2, 1), (4, 2)])
@@ -100,25 +88,14 @@ def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel:
     """Elements of 128 and 2 B of 4 tokens, over 1 GB/s: both norms and residual additions, and copies to experts."""
     # Forward a norm reads and writes one each, an addition reads two and writes one; backward the norm reads two and
     # writes one, and its gradient is added to the other's, again two read and one written. A token, of the GPU's part
-    # of them, is read once and written once; each of its copies is written and read on the way to its expert and
-    # back.
-    m = machine(per_token=per_token)
-    own_shape = shape(tensor_parallel, e=4)
-    found = layer_operations(m, own_shape, routed=True)
+    # of them, is read and written once; each of its copies is written and read on the way to its expert and back.
+    found = layer_operations(machine(per_token=per_token), shape(tensor_parallel, e=4), routed=True)
     one = 4 * 128 * 2 / 1e9
     for passes, whole in ((found.forward, 2 + 3), (found.backward, 3 + 3)):
         seconds = [(o.name, o.seconds) for o in passes]
         assert sum(x for name, x in seconds if name in ("norm", "residual")) == pytest.approx(2 * whole * one)
         copied = [x for name, x in seconds if name == "dispatch and combine"]
         assert copied == pytest.approx([one / tensor_parallel * (1 + 1 + 2 * 2 * per_token)])
-
-
-def test_casts_of_a_product_by_hand() -> None:
-    """What is cast takes 2 B to read and two of 1 B to write: 3·5 inputs forward, 3·7 gradients backward."""
-    passes = Passes(machine("fp8", quantise_traffic=3.0), [], [])
-    passes.gemm("product", 3, 5, 7)
-    for listed, elements in ((passes.forward, 3 * 5), (passes.backward, 3 * 7)):
-        assert [o.seconds for o in listed if o.kind == "quantise"] == pytest.approx([elements * 4 * 3 / 1e9])
 
 
 @each(("hidden", "ffn", "fused"), [(256, 512, True), (256, 320, False), (320, 256, False)])
@@ -147,11 +124,9 @@ def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None
 @each("efficiency", [1.0, 0.5, 0.25])
 def test_grouped_products_run_at_their_own_efficiency(efficiency: float) -> None:
     # At a half of the efficiency each takes twice its time, at a quarter four times.
-    slow, plain = (layer_time.kind_times(machine(expert_efficiency=x), SHAPE, ROUTED) for x in (efficiency, 1.0))
     more = (1 / efficiency - 1) * 2 * 2 * 128 * 8 * LOCAL / 1e6
-    assert slow.forward_seconds - plain.forward_seconds == pytest.approx(2 * more)
-    assert slow.backward_seconds - plain.backward_seconds == pytest.approx(4 * more)
-    assert slow.weight_gradient_seconds - plain.weight_gradient_seconds == pytest.approx(2 * more)
+    found = slower(machine(), machine(expert_efficiency=efficiency))
+    assert found == pytest.approx([2 * more, 4 * more, 2 * more, 6 * more, 0])
 
 
 @each(("t", "e", "near", "far"), [(1, 2, 4, 3), (2, 2, 4, 3), (2, 4, 2, 3), (4, 8, 1, 3)])
@@ -173,10 +148,8 @@ def test_the_busiest_rank_sets_the_time_of_experts() -> None:
     even, uneven = machine(), replace(machine(), expert_imbalance=2.0)
     twice = replace(even, model=even.model.replaced(experts=Experts(count=16, per_token=4, ffn=8)))
     assert layer_time.expert_exchange_seconds(uneven, SHAPE) == layer_time.expert_exchange_seconds(twice, SHAPE)
-    found, wanted = (
-        {o.name: o.seconds for o in layer_operations(m, SHAPE, routed=True).forward if o.name.startswith("experts")}
-        for m in (uneven, twice)
-    )
+    passes = (layer_operations(m, SHAPE, routed=True).forward for m in (uneven, twice))
+    found, wanted = ([o for o in forward if o.name.startswith("experts")] for forward in passes)
     assert found == wanted
     assert stored_tensors(uneven.model, routed=True, imbalance=2.0) == stored_tensors(twice.model, routed=True)
 

@@ -14,13 +14,14 @@ from training_toys import accelerator, layout, machine_of, precision_of, shape
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.instance import instance_sha256
-from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule
+from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule, Software
 from planner.physics.training import layer_time, memory
 from planner.physics.training.memory import stored_tensors, weights_of
 from planner.physics.training.operations import Machine, layer_operations, narrow_heads
 from planner.physics.training.transformer import layer_kinds
 from planner.planning.load import load_instance
 
+CLUSTER = Path(__file__).parents[3] / "instances" / "cluster-1k.json"
 H, WIDTH, SEQUENCE = 64, 96, 8
 DENSE = Model(name="dense", layers=4, hidden=H, heads=4, kv_heads=2, ffn=WIDTH, gated_ffn=True, vocabulary=32)
 MIXED = DENSE.replaced(experts=Experts(count=8, per_token=2, ffn=24, shared_ffn=16, dense_layers=1), gated_ffn=True)
@@ -29,6 +30,7 @@ LATENT = MIXED.replaced(
 )
 MODELS = {"dense": DENSE, "mixed": MIXED, "latent": LATENT}
 SHAPE = shape(2, recompute="selective", sp=True, e=4)
+NONE = replace(SHAPE, recompute="none")
 
 
 def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 0.0, **software: Any) -> Machine:
@@ -41,26 +43,16 @@ def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 
     return machine_of(gpu, model, SEQUENCE, precision_of(compute), **stack)
 
 
-@each(
-    ("name", "compute", "cast"),
-    [
-        *itertools.product(MODELS, ("fp16",), (False,)),
-        *itertools.product(MODELS, ("fp8",), (True,)),
-        ("mixed", "fp8", False),
-    ],
-)
+@each("name", MODELS)
+@each(("compute", "cast"), [("fp16", False), ("fp8", True), ("fp8", False)])
 def test_each_module_more_keeps_no_more_and_takes_no_less(name: str, compute: str, cast: bool) -> None:
-    model, fronts = MODELS[name], (False, True) if MODELS[name].experts else (False,)
-    for front in fronts:
+    model, sizes = MODELS[name], range(1, len(RECOMPUTE_MODULES) + 1)
+    for front in (False, True) if model.experts else (False,):
         found = {}
-        for count in range(1, len(RECOMPUTE_MODULES) + 1):
-            for named in itertools.combinations(RECOMPUTE_MODULES, count):
-                m = machine(model, compute, recompute_modules=named, keeps_cast_inputs=cast)
-                times, kept = (
-                    layer_time.layer_times(m, SHAPE, front=front),
-                    memory.layer_bytes(m, SHAPE, front=front).kept,
-                )
-                found[frozenset(named)] = kept, times.forward_seconds + times.backward_seconds
+        for named in (x for count in sizes for x in itertools.combinations(RECOMPUTE_MODULES, count)):
+            m = machine(model, compute, recompute_modules=named, keeps_cast_inputs=cast)
+            times, kept = layer_time.layer_times(m, SHAPE, front=front), memory.layer_bytes(m, SHAPE, front=front).kept
+            found[frozenset(named)] = kept, times.forward_seconds + times.backward_seconds
         for named, (kept, seconds) in found.items():
             for less in (named - {module} for module in named if len(named) > 1):
                 assert kept <= found[less][0] * (1 + 1e-12)
@@ -77,15 +69,13 @@ def test_core_attention_alone_is_as_without_recompute(name: str) -> None:
     """Under flash attention the default repeats nothing, to the last digit, and whole layers stand among plain ones."""
     m = machine(MODELS[name])
     modules = machine(MODELS[name], recompute_modules=("core_attn", "moe_act", "mlp"))
-    for other in ("selective", "full"):
-        shape = replace(SHAPE, recompute=other)
-        plain = replace(SHAPE, recompute="none")
-        assert memory.layer_bytes(m, shape) == memory.layer_bytes(m, plain)
-        assert layer_time.layer_times(m, shape) == layer_time.layer_times(m, plain)
-    assert memory.layer_bytes(modules, replace(SHAPE, recompute="full")) == memory.layer_bytes(m, plain)
+    full, plain, unfused = replace(SHAPE, recompute="full"), NONE, machine(MODELS[name], flash_attention=False)
+    for s in (SHAPE, full):
+        assert memory.layer_bytes(m, s) == memory.layer_bytes(m, plain)
+        assert layer_time.layer_times(m, s) == layer_time.layer_times(m, plain)
+    assert memory.layer_bytes(modules, full) == memory.layer_bytes(m, plain)
     assert memory.layer_bytes(modules, SHAPE) != memory.layer_bytes(m, SHAPE)
-    unfused = machine(MODELS[name], flash_attention=False)
-    assert layer_time.layer_times(unfused, replace(SHAPE, recompute="full")) == layer_time.layer_times(unfused, SHAPE)
+    assert layer_time.layer_times(unfused, full) == layer_time.layer_times(unfused, SHAPE)
 
 
 def discarded(model: Model, module: RecomputeModule, **kind: Any) -> dict[str, float]:
@@ -118,11 +108,10 @@ def test_what_modules_discard_by_hand() -> None:
 def test_what_modules_run_again_by_hand(module: str, names: tuple[str, ...], exchanges: int) -> None:
     m = machine(DENSE if module == "mlp" else MIXED, "fp8", recompute_modules=(module,), launch_seconds=0.0)
     kind = next(k for k in layer_kinds(m.model) if k.routed == (module != "mlp"))
-    forward = layer_operations(m, SHAPE, routed=kind.routed).forward
-    each = {o.name: o.seconds for o in forward}
+    each = {o.name: o.seconds for o in layer_operations(m, SHAPE, routed=kind.routed).forward}
     wanted = sum(each[name] for name in names)
     wanted += exchanges * layer_time.tensor_exchange_seconds(m, SHAPE, kind) / 2
-    plain, again = (layer_time.kind_times(m, replace(SHAPE, recompute=r), kind) for r in ("none", "selective"))
+    plain, again = (layer_time.kind_times(m, s, kind) for s in (NONE, SHAPE))
     assert again.backward_seconds - plain.backward_seconds == pytest.approx(wanted)
     assert again.forward_seconds == plain.forward_seconds
     assert again.parts["recompute"] == pytest.approx(wanted)
@@ -133,17 +122,13 @@ def test_a_layer_that_runs_again_stands_in_work() -> None:
     m = machine(MIXED, recompute_modules=("mlp", "moe_act"))
     usual, front = (memory.layer_bytes(m, SHAPE, front=x) for x in (False, True))
     assert 0 < usual.selective < front.selective
-    plain = memory.layer_bytes(m, replace(SHAPE, recompute="none"))
+    plain = memory.layer_bytes(m, NONE)
     assert plain.kept - usual.kept == pytest.approx(usual.selective)
-    w = weights_of(m, SHAPE)
-    work = [
-        float(memory.working_bytes(m, SHAPE, w, usual, zero_stage=1, recomputed=0, front=f))
-        - float(
-            memory.working_bytes(m, replace(SHAPE, recompute="none"), w, plain, zero_stage=1, recomputed=0, front=f)
-        )
-        for f in (0, 1)
-    ]
-    assert work == pytest.approx([usual.selective, front.selective])
+    for f, layer in enumerate((usual, front)):
+        own = {"zero_stage": 1, "recomputed": 0, "front": f}
+        each = ((SHAPE, usual), (NONE, plain))
+        work, less = (memory.working_bytes(m, s, weights_of(m, s), x, **own) for s, x in each)
+        assert float(work) - float(less) == pytest.approx(layer.selective)
 
 
 def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
@@ -177,41 +162,34 @@ def test_attention_in_fp8_is_of_products_in_fp8() -> None:
     off, on = (machine(DENSE, "fp16", fp8_attention=x) for x in (False, True))
     assert layer_time.layer_times(off, SHAPE) == layer_time.layer_times(on, SHAPE)
     assert memory.layer_bytes(off, SHAPE) == memory.layer_bytes(on, SHAPE)
-    data = json.loads((Path(__file__).parents[3] / "instances" / "cluster-1k.json").read_text())
+    data = json.loads(CLUSTER.read_text())
     software = catalogue("software")["megatron-core"]
-
-    def refused(precision: str, **switches: Any) -> str:
-        own = {"software": software | {"source": "own", **switches}, "precision": precision}
-        with pytest.raises(InputError) as error:
+    delayed = {"fp8_recipe": "delayed", "recompute_modules": ["moe_act"]}
+    for precision, switches, fault in (
+        ("bf16", {}, r"needs products in fp8 or fp4 \(workload.precision.compute is bf16\)"),
+        ("fp8", {"flash_attention": False}, "needs flash_attention"),
+        ("fp8", delayed, "Megatron has moe_act under other scales than those of fp8_recipe delayed alone; choose"),
+    ):
+        own = {"software": software | {"source": "own", "fp8_attention": True, **switches}, "precision": precision}
+        with pytest.raises(InputError, match=fault):
             load_instance({**data, "workload": {**data["workload"], **own}}, searched=False)
-        return str(error.value)
-
-    assert "needs products in fp8 or fp4 (workload.precision.compute is bf16)" in refused("bf16", fp8_attention=True)
-    assert "needs flash_attention" in refused("fp8", fp8_attention=True, flash_attention=False)
-    assert "Megatron has moe_act under other scales than those of fp8_recipe delayed alone; choose" in refused(
-        "fp8", fp8_recipe="delayed", recompute_modules=["moe_act"]
-    )
 
 
 def test_switches_as_before_leave_an_instance_as_it_was() -> None:
     """A stack that states the defaults has the hash of one that does not; another has its own."""
-    data = json.loads((Path(__file__).parents[3] / "instances" / "cluster-1k.json").read_text())
-    software = catalogue("software")["megatron-core"]
-    stated = [{}, {"recompute_modules": ["core_attn"], "fp8_attention": False}, {"recompute_modules": ["mlp"]}]
-    hashes = [
-        instance_sha256(load_instance({**data, "workload": {**data["workload"], "software": software | x}}))
-        for x in stated
-    ]
-    assert hashes[0] == hashes[1] != hashes[2]
+    instance = load_instance(CLUSTER, searched=False)
+    known = catalogue("software")["megatron-core"]
+    stated = {}, {"recompute_modules": ["core_attn"], "fp8_attention": False}, {"recompute_modules": ["mlp"]}
+    stacks = (Software.model_validate(known | x) for x in stated)
+    plain, same, other = (instance_sha256(instance.replaced(workload__software=x)) for x in stacks)
+    assert plain == same != other
 
 
 @each("name", [name for name, model in MODELS.items() if model.experts])
 def test_dense_layers_take_as_long_however_experts_are_divided(name: str) -> None:
     """The shape by which front layers are timed once gives the times of each that has it, and their bytes."""
-    m = machine(
-        MODELS[name], overlaps=("experts",), expert_overlap=0.9, overlap_launch_seconds=10.0,
-        expert_overlap_layouts="interleaved",
-    )  # fmt: skip
+    code = {"overlaps": ("experts",), "expert_overlap": 0.9, "expert_overlap_layouts": "interleaved"}
+    m = machine(MODELS[name], **code, overlap_launch_seconds=10.0)
     for overlap, e in itertools.product((False, True), (1, 2, 4, 8)):
         own = replace(SHAPE, expert_parallel=e, experts_overlap=overlap)
         same = replace(own, expert_parallel=min(e, 2))  # whose time a pipeline takes for the other

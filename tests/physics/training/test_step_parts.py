@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from each_case import each
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_layer_time import TOY, gpu, machine
 from training_toys import layout, shape
@@ -71,29 +71,30 @@ class Layer:
         late = [max(0.0, float(x) - own) for x, own in zip(sent, passes, strict=True)]
         self.sharding = sum(late) + m.software.sharding_exposed * float(sum(sent))
         _, nic = layer_time.context_exchange(self.m, s.shape, c.transport_slowdown)
-        self.free = [
-            max(0.0, max(0.0, own - float(x)) - turns * nic) for x, own, turns in zip(sent, passes, (1, 2), strict=True)
-        ]
+        left = [max(0.0, own - float(x)) for x, own in zip(sent, passes, strict=True)]
+        self.free = [max(0.0, left[0] - nic), max(0.0, left[1] - 2 * nic)]
         self.seconds = sum(passes) + self.sharding
-        self.end_sharding = self._ends(group)
-
-    def _ends(self, group: ReplicaGroup) -> float:
-        """Return what ZeRO's traffic for the embeddings exposes: gathered at stage 3, reduced from stage 2."""
-        bytes_of = {2: [self.m.precision.gradient_bytes]}
-        bytes_of[3] = [*bytes_of[2], self.m.precision.working_parameter_bytes]
-        ends, w = 2.0 if self.s.pipeline_parallel == 1 else 1.0, weights_of(self.m, self.s.shape)
-        exchange = layer_time.replica_exchange(self.m, self.s.shape, w, group)
-        sizes = bytes_of.get(self.s.zero_stage, [])
-        sent = sum(float(exchange(size, layers=0.0, end=ends)) for size in sizes)
-        return max(0.0, sent - head_seconds(self.m, self.s.shape)) + self.m.software.sharding_exposed * sent
+        # Of the embeddings: gradients reduced from stage 2 on, weights gathered at stage 3.
+        reduced, gathered = self.m.precision.gradient_bytes, self.m.precision.working_parameter_bytes
+        exchange = layer_time.replica_exchange(self.m, s.shape, weights_of(self.m, s.shape), group)
+        sizes, ends = {2: [reduced], 3: [reduced, gathered]}.get(s.zero_stage, []), 1.0 + (s.pipeline_parallel == 1)
+        of_ends = sum(float(exchange(size, layers=0.0, end=ends)) for size in sizes)
+        late_ends = max(0.0, of_ends - head_seconds(self.m, s.shape))
+        self.end_sharding = late_ends + m.software.sharding_exposed * of_ends
 
     def exposed(self, layers: int, send: float) -> float:
         """Return the exposed sends of a micro-batch: for each chunk one on and one back, beside the chunk's layers."""
         total = 0.0
         for size in schedule.chunk_sizes(layers, self.s.virtual_stages):
-            hidden = send if self.s.virtual_stages > 1 else 0.0
+            hidden = send if self.s.virtual_stages > 1 and "sends" in self.m.software.overlaps else 0.0
             total += sum(send - hidden + max(0.0, hidden - size * free) for free in self.free)
         return total
+
+
+def ranks_in_rack(s: ParallelStrategy) -> int:
+    """Count the GPUs of a rack of 8 with the same weights: of whole replicas, or one of each TP group."""
+    in_rack = s.tensor_parallel * s.context_parallel <= 8
+    return s.replicas_per_rack * s.context_parallel if in_rack else 8 // s.tensor_parallel
 
 
 def send_seconds(m: Machine, c: Conditions, s: ParallelStrategy) -> float:
@@ -104,13 +105,12 @@ def send_seconds(m: Machine, c: Conditions, s: ParallelStrategy) -> float:
     return layer_time.pipeline_send_seconds(m, s.shape, c.pipeline_send_slowdown, inside=inside)
 
 
-@settings(deadline=None)
-@given(strategies(), CONDITIONS, st.booleans())
-def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, together: bool) -> None:
+@given(strategies(), CONDITIONS, st.booleans(), st.sampled_from([{}, {"overlaps": ("gradients",)}]))
+def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, together: bool, own: Any) -> None:
     """The slowest stage for every micro-batch, the fill by the largest chunk of any, and what comes once."""
     if together and s.tensor_parallel * s.context_parallel * s.pipeline_parallel <= 8:
         s = dataclasses.replace(s, stages_per_rack=s.pipeline_parallel, replicas_per_rack=1)
-    m, p, v = toy(layers=sum(s.layers_per_stage)), s.pipeline_parallel, s.virtual_stages
+    m, p, v = toy(layers=sum(s.layers_per_stage), **own), s.pipeline_parallel, s.virtual_stages
     x, found = Layer(m, c, s), step_prediction.step_breakdown(m, c, s)
     n, send = float(schedule.effective_micro_batches(s.micro_batches, p, v)), send_seconds(x.m, c, s)
     sums, again = layer_time.end_exchange_seconds(x.m, s.shape), x.times.recompute_seconds
@@ -130,24 +130,21 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     worst = max(w + t for w, t in zip(waits, took, strict=True))
     once = {"data_parallel", "between_sites", "optimizer", "cpu_overhead", "pipeline_bubble", "ring_wait"}
     per_batch = sum(seconds for part, seconds in found.items() if part not in once)
-    ends_shown = s.micro_batches * x.end_sharding
-    assert per_batch == pytest.approx(worst + n * m.software.microbatch_seconds + ends_shown)
-    ends = [n * (head * (i == p - 1) + embedding * (i == 0)) for i in range(p)]
-    assert any(found["head"] == pytest.approx(end) for end in ends)
+    wanted = worst + n * m.software.microbatch_seconds + s.micro_batches * x.end_sharding
+    assert per_batch == pytest.approx(wanted)
+    assert any(found["head"] == pytest.approx(n * (head * (i == p - 1) + embedding * (i == 0))) for i in range(p))
 
     chunks = [-(-a // v) * x.seconds + -(-b // v) * again for a, b in stages]
     share = x.times.forward_seconds / x.seconds, x.times.weight_gradient_seconds / x.seconds
     passes = share[0], 1 - sum(share), share[1]
-    filling = max(chunks) * passes[0], max(chunks) * passes[1], max(chunks) * passes[2]
-    fill = schedule.bubble_seconds(s.schedule, schedule.PipelineCounts(p, v, s.micro_batches), filling, send)
+    fill = schedule.bubble_seconds(s.schedule, counts, tuple(max(chunks) * x for x in passes), send)
     assert found["pipeline_bubble"] == pytest.approx(float(fill))
     assert found["cpu_overhead"] == 7.0
 
     most, backward = max(s.layers_per_stage), x.times.backward_seconds
     both = 2.0 if p == 1 else 1.0
-    state = memory.gpu_state_bytes(
-        x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=both, zero_stage=s.zero_stage, replicas=s.min_replicas
-    )
+    own = {"layers": most, "ends": both, "zero_stage": s.zero_stage, "replicas": s.min_replicas}
+    state = memory.gpu_state_bytes(x.m, s.shape, weights_of(x.m, s.shape), **own)
     assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
     rounds = min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p)
     tail = layer_time.data_parallel_tail_seconds(
@@ -167,7 +164,6 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     assert found["between_sites"] == pytest.approx(between)
 
 
-@settings(deadline=None)
 @given(strategies(), CONDITIONS)
 def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -> None:
     m = toy(layers=sum(s.layers_per_stage))
@@ -184,12 +180,10 @@ def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -
     assert found["allreduce_window_seconds"] == x.times.backward_seconds
     assert found["wan_window_seconds"] == pytest.approx(max(s.layers_per_stage) * x.times.backward_seconds)
     racks = s.group_racks(8)
-    weights = weights_of(x.m, s.shape).layer / layer_time.ranks_in_rack(x.m, s.shape, s.replicas_per_rack)
-    ring = 2 * (racks - 1) * 2.0 + 2 * (racks - 1) / racks * weights * 4 / 10
+    ring = 2 * (racks - 1) * 2.0 + 2 * (racks - 1) / racks * weights_of(x.m, s.shape).layer / ranks_in_rack(s) * 4 / 10
     assert found["allreduce_layer_seconds"] == pytest.approx(ring)
 
 
-@settings(deadline=None)
 @given(strategies())
 def test_memory_of_every_stage(s: ParallelStrategy) -> None:
     """Stage by stage: state of its layers and ends, the chunks in flight, one recomputed layer at work, and logits."""
@@ -198,9 +192,8 @@ def test_memory_of_every_stage(s: ParallelStrategy) -> None:
     p, v, w = s.pipeline_parallel, s.virtual_stages, weights_of(m, s.shape)
     for i, (a, b) in enumerate(zip(s.layers_per_stage, s.recomputed, strict=True)):
         ends = (i == 0) + (i == p - 1)
-        state = memory.gpu_state_bytes(
-            m, s.shape, w, layers=a, ends=ends, zero_stage=s.zero_stage, replicas=s.min_replicas
-        )
+        own = {"layers": a, "ends": ends, "zero_stage": s.zero_stage, "replicas": s.min_replicas}
+        state = memory.gpu_state_bytes(m, s.shape, w, **own)
         flying = float(schedule.chunks_in_flight(s.schedule, i, p, v, s.micro_batches))
         # Of a first stage the smaller chunks come first: the larger ones have a round in flight, elsewhere two.
         layers = a // v * flying + min(flying, a % v * min(s.micro_batches, (1 if i == 0 else 2) * p))
@@ -213,12 +206,8 @@ def test_memory_of_every_stage(s: ParallelStrategy) -> None:
         # The head's peak where it is more: a token's logits over the vocabulary of 16, two bytes each of a fused
         # loss; the last norm's input and output, the gradients of both, and what is gathered.
         head = tokens / t * 16 * 2 + 2 * tokens * h * (2 / split + 2 + (split > 1))
-        expected = {
-            "state": float(state),
-            "activations": layers * mean,
-            "working": working,
-            "logits": max(0.0, head - working) * (i == p - 1),
-        }
+        expected = {"state": float(state), "activations": layers * mean, "working": working}
+        expected["logits"] = max(0.0, head - working) * (i == p - 1)
         assert {k: found[k][i] for k in expected} == pytest.approx(expected)
     fullest = max(sum(found[k][i] for k in found) for i in range(p))
     assert sum(memory.worst_memory(m, s).values()) == pytest.approx(fullest)
@@ -241,10 +230,7 @@ def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -
     expected = state(3 * w.shared + 2 * w.end, replicas * c) + state(3 * w.experts, max(1.0, replicas * c / 4))
     found = memory.gpu_state_bytes(m, s, w, layers=3, ends=2, zero_stage=zero, replicas=replicas)
     assert float(found) == pytest.approx(expected)
-    # All TP ranks' shared weights and all GPUs' experts: eight experts of 2·8·8 weights in each of three layers.
-    assert w.experts * 4 == pytest.approx(8 * 2 * 8 * 8)
-    size = memory.stage_gradient_bytes(m, s, 3, stage=0, pipeline=2)
-    assert float(size) == pytest.approx((3 * (w.shared + 8 * 2 * 8 * 8) + w.end) * 4)
+    assert w.experts * 4 == pytest.approx(8 * 2 * 8 * 8)  # eight experts
 
 
 def test_keys_and_values_by_hand() -> None:
@@ -259,20 +245,19 @@ def test_keys_and_values_by_hand() -> None:
     assert layer_time.context_exchange(m, dataclasses.replace(s, context_parallel=1), 2.0) == (0.0, 0.0)
 
 
-def test_usable_memory() -> None:
-    """The fraction is kept first, then the constant."""
-    instance = load_instance(Path("instances/one-rack.json"))
-    own = instance.hardware.accelerator.replaced(hbm_bytes=80e9, memory_reserve_bytes=1e9)
-    known = instance.replaced(hardware__accelerator=own, limits__memory_reserve_fraction=0.05)
-    assert step_prediction.memory_limit_bytes(known) == pytest.approx(75e9)
-
-
-def test_model_flop_utilisation() -> None:
-    """The model's FLOP, without recompute, over those of all GPUs at their peak in the seconds of a step."""
+def test_figures_of_a_step() -> None:
+    """The model's FLOP, without recompute, over those of all GPUs at their peak in the seconds of a step; the days."""
+    # Of the memory a fraction is kept first, then the constant.
     instance, s = load_instance(Path("instances/one-rack.json")), layout((40, 40), recompute="full")
-    m, free = step_prediction.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
-    found = step_prediction.metrics(instance, free, s)
+    own = {"hardware__accelerator__hbm_bytes": 80e9, "hardware__accelerator__memory_reserve_bytes": 1e9}
+    limited = instance.replaced(**own, limits__memory_reserve_fraction=0.05)
+    assert step_prediction.memory_limit_bytes(limited) == pytest.approx(75e9)
+    m, free = step_prediction.machine_of(instance), step_prediction.free_conditions()
+    found = step_prediction.metrics(instance, free, s, useful_share=0.5)
     flop = found.tokens_per_step * model_flop_per_token(m.model, m.sequence)
+    steps = instance.workload.tokens / found.tokens_per_step
+    assert found.tokens_per_step == 8 * m.sequence
+    assert found.days_to_train == pytest.approx(2 * steps * found.step_seconds / 86_400)
     assert found.mfu == pytest.approx(flop / (s.gpus * m.gpu.peak_flop_per_second["bf16"] * found.step_seconds))
 
 
