@@ -405,13 +405,11 @@ def solve(
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error,
         and so is one that the checker disagrees with: its `verified` is false and its `violations` say on what.
     """
-    from planner.planning.solve import options_of, read_question, solve_once
-    from planner.solvers.progress import Reporter
+    from planner.planning.solve import Session
 
-    reporter = Reporter(on_line=progress, on_event=on_progress)
-    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-    question = read_question(instance, pins, constants)
-    return solve_once(question, options, reporter, interrupt=interrupt, models=models, curve=curve)
+    how: dict[str, Any] = {"solver": solver, "pins": pins, "models": models, "curve": curve, "constants": constants}
+    how |= {"progress": progress, "on_progress": on_progress, "interrupt": interrupt}
+    return Session().solve(instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, **how)
 
 
 @bounded
