@@ -119,8 +119,9 @@ def evaluate(
         The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
     from planner.instance.instance import of_one_layout
+    from planner.instance.plausible_ranges import warn
     from planner.planning.evaluate import evaluated
-    from planner.planning.load import load_instance, warn
+    from planner.planning.load import load_instance
 
     pins = {f"layout.{key}": value for key, value in (layout or {}).items()}
     request = of_one_layout(load_instance(instance, pins=pins, searched=False, constants=constants))
@@ -185,7 +186,7 @@ def explain(
     from planner.imports.instance_file import holds_plan
     from planner.instance.instance import of_one_layout
     from planner.plan.plan import Plan
-    from planner.planning.explain import explained, proven_plan
+    from planner.planning.explanation import explained, proven_plan
     from planner.planning.solve import options_of, read_question
     from planner.solvers.progress import Reporter, turn
     from planner.solvers.signals import Deadline, ended_by

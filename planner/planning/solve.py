@@ -12,6 +12,7 @@ from planner.calibration.constants import Given
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, hardware_kind
+from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_world import EPS, JointCache, JointSolution, World
 from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
@@ -29,7 +30,7 @@ from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
-from planner.planning.load import load_instance, warn
+from planner.planning.load import load_instance
 from planner.solvers import signals
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Event, Progress, Reporter, recording, start, turn

@@ -22,9 +22,10 @@ from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, PlannerError, needed, shown
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
+from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_world import JointCache
-from planner.planning.load import load_instance, warn
+from planner.planning.load import load_instance
 from planner.planning.solve import options_of, solve_instance
 from planner.sweeps.axes import FilePoint, Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import FAILED, Row, row_of_plan

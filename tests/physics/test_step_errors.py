@@ -118,7 +118,7 @@ LAYOUT = {"tensor_parallel": 8, "pipeline_parallel": 8, "virtual_stages": 1, "mi
 
 def test_evaluations_carry_intervals_and_stages() -> None:
     """An evaluation has the interval of step and days, its like rows, each stage's memory, and what is extrapolated."""
-    from planner.planning.evaluate import summary
+    from planner.report.evaluated_layout import evaluation_text
 
     few, many = (planner.evaluate(instance(), LAYOUT | {"data_parallel": d}) for d in (1, 4096))
     for e in (few, many):
@@ -130,6 +130,6 @@ def test_evaluations_carry_intervals_and_stages() -> None:
     assert not any("GPUs" in x.reason for x in few.extrapolated)
     far = next(x for x in many.extrapolated if " above DP " in x.reason)
     assert "hardware.accelerator.nic_efficiency" in far.constants
-    text = summary(many)
+    text = evaluation_text(many)
     assert "measured in 4 of 5 like runs: " in text and far.reason in text
     assert sum(line.startswith("  stage") for line in text.splitlines()) == 8

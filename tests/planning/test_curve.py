@@ -24,7 +24,7 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
 from planner.planning.changed_instance import in_days_of_training
-from planner.planning.explain import explained
+from planner.planning.explanation import explained
 from planner.planning.frontier import Frontier, covered_within, frontier_of, near_layouts, why_no_curve
 from planner.planning.solve import options_of, solve_instance
 from planner.report.summary import curve_section, summary

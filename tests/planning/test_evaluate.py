@@ -22,9 +22,10 @@ from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import even_layers, min_stages_per_rack
 from planner.physics.training.step_prediction import machine_of
-from planner.planning.evaluate import Evaluation, stack_text, summary
+from planner.planning.evaluate import Evaluation, stack_text
 from planner.planning.frontier import near_layouts
 from planner.planning.load import load_instance
+from planner.report.evaluated_layout import evaluation_text
 
 FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3}
 FULL |= {"microbatches_per_step": 64, "sequence_parallel": True}
@@ -74,9 +75,9 @@ def test_prediction_near_the_published_step() -> None:
     assert max(math.fsum(x.values()) for x in found.memory_by_stage_bytes) == pytest.approx(found.memory_bytes_per_gpu)
     assert set(found.rests_on) == {k for k, v in found.breakdown_seconds.items() if v}
     assert all(c.source for c in found.rests_on["gemm"])
-    short, long = summary(found), summary(found, why=True)
+    short, long = evaluation_text(found), evaluation_text(found, why=True)
     residue = found.replaced(breakdown_seconds=found.breakdown_seconds | {"chunk_wait": 1e-12 * found.step_seconds})
-    assert summary(residue, why=True) == long  # a part within rounding has no line
+    assert evaluation_text(residue, why=True) == long  # a part within rounding has no line
     assert "gpt3: your layout fits" in short and "gemm_efficiency" not in short and "gemm_efficiency" in long
 
 
@@ -251,7 +252,7 @@ def test_a_zero_stage_left_open_is_the_first_that_fits() -> None:
     assert not pinned[0].fits and pinned[0].filled == {} and found.step_seconds == pinned[first].step_seconds
     assert planner.evaluate(q, {**layout, "pipeline_parallel": 1}).layout.zero_stage in (0, 3)
     del layout["sequence_parallel"]
-    assert "no sequence parallelism; --pin" in summary(planner.evaluate(q, layout))
+    assert "no sequence parallelism; --pin" in evaluation_text(planner.evaluate(q, layout))
 
 
 def test_unequal_chunks_are_explained() -> None:

@@ -18,10 +18,10 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.joint_world import JointCache
 from planner.plan.plan import Plan
-from planner.planning import explain
-from planner.planning.changed_instance import change_to
-from planner.planning.explain import Variant, _Answer, _Questions, limits_of, variants_of
-from planner.planning.explanation import SHOWN, Explanation, Worth, summary
+from planner.planning import changed_instance, explanation
+from planner.planning.changed_instance import Variant, change_to, limits_of, variants_of
+from planner.planning.explanation import SHOWN, Explanation, Worth, _Answer, _Questions
+from planner.report.explained_plan import explanation_text
 from planner.solvers.signals import Deadline
 from planner.units import power
 
@@ -117,12 +117,12 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
     asked = asked.replaced(limits__deadline_days=1e6)
 
     def answer(question: Instance, known: JointCache, without: dict[str, Any] | None = None) -> Any:
-        return explain._answer(question, explain._quietly(Options(), known), without)
+        return explanation._answer(question, explanation._quietly(Options(), known), without)
 
     plan, cache = planner.solve(asked), JointCache()
     for of in (asked, asked.replaced(limits__budget_usd=(asked.limits.budget_usd or 1e9) * 0.7)):
         answer(of, cache)
-    monkeypatch.setattr(explain, "SMALL_CHANGE", -0.5)
+    monkeypatch.setattr(changed_instance, "SMALL_CHANGE", -0.5)
     batch, hbm = asked.limits.max_batch_tokens or 0.0, asked.hardware.accelerator.hbm_bytes
     rack_usd, grid = asked.hardware.rack.price_usd, asked.grid
     figures = {"limits__max_batch_tokens": batch / 2, "hardware__accelerator__hbm_bytes": hbm / 2}
@@ -134,7 +134,7 @@ def test_what_other_questions_left_in_a_cache_changes_no_answer(seed, how, minim
         question, without = v.change(asked), v.without
         found, fresh = (answer(question, x, without) for x in (replace(cache), JointCache()))
         assert (found.proved, found.value) == (fresh.proved, fresh.value and pytest.approx(fresh.value, rel=1e-9))
-        assert not without or found.plan is None or explain._value(v, found.plan) != v.plan_value
+        assert not without or found.plan is None or explanation._value(v, found.plan) != v.plan_value
     assert answer(asked, cache).value == answer(asked, JointCache()).value
 
 
@@ -142,10 +142,10 @@ def test_a_proven_plan_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> N
     """A proven plan is explained from itself, part by part: each part has the lines of those before it, and more."""
     plan = planner.solve(small() | {"pins": PINS})
     solved = planner.explain(small() | {"pins": PINS})
-    monkeypatch.setattr(explain, "solve_instance", None)
+    monkeypatch.setattr(explanation, "solve_instance", None)
     parts: list[Any] = []
     found = planner.explain(plan, on_part=parts.append)
-    texts = [summary(x) for x in parts]
+    texts = [explanation_text(x) for x in parts]
     assert parts[0].layout == plan.layout and not parts[0].others and parts[-1] == found
     assert all(b.startswith(a) for a, b in pairwise(texts))
     losses = {(x.choice, x.loss) for x in solved.others}
@@ -163,7 +163,7 @@ def test_a_plan_of_least_cost_is_explained_in_dollars() -> None:
     assert saved.pop("racks") == pytest.approx(-1e6)  # the cluster pays for one more
     assert all(usd is not None and usd >= 0 for usd in saved.values())
     assert all(x.days_saved is None for x in found.worth)
-    assert "$" in summary(found).partition("MORE")[2]
+    assert "$" in explanation_text(found).partition("MORE")[2]
 
 
 def test_a_plan_of_least_ownership_is_explained_in_dollars() -> None:
@@ -177,10 +177,10 @@ def test_a_plan_within_a_gap_is_solved_again() -> None:
     """What is optimal only within the gap that was asked for, or breaks a rule, is not taken for the best."""
     plan = planner.solve(small() | {"pins": PINS})
     bound = plan.objective.bound
-    assert bound is not None and explain.proven_plan(plan)
-    assert not explain.proven_plan(plan.replaced(objective__bound=bound * 0.9, objective__gap=0.1))
+    assert bound is not None and explanation.proven_plan(plan)
+    assert not explanation.proven_plan(plan.replaced(objective__bound=bound * 0.9, objective__gap=0.1))
     broken = plan.layout.replaced(data_parallel=plan.layout.data_parallel + 1) if plan.layout else None
-    assert not explain.proven_plan(plan.replaced(layout=broken))
+    assert not explanation.proven_plan(plan.replaced(layout=broken))
 
 
 def test_more_money_that_would_do_pays_a_plan() -> None:
@@ -196,7 +196,7 @@ def test_an_interrupt_keeps_the_conflict() -> None:
     asked = asked.replaced(limits__memory_reserve_fraction=0.9999999)
     found = planner.explain(asked, interrupt=stop, on_part=lambda _: stop.interrupt())
     assert found.interrupted and found.conflict is not None and "memory" in found.conflict.rules and not found.lacks
-    assert summary(found).endswith("interrupted: what is left was not asked")
+    assert explanation_text(found).endswith("interrupted: what is left was not asked")
 
 
 def test_an_interrupt_keeps_what_was_explained() -> None:
@@ -217,11 +217,11 @@ ASKED = instance_with(pins=LAYOUT, objective__tolerance=0.0)
 def test_an_interrupt_of_the_search_for_the_plan_ends_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan so far is told with the figure that others would be set against, and nothing else is asked."""
     cut_short = planner.solve(small()).replaced(stopped="interrupted", status="feasible")
-    monkeypatch.setattr(explain, "solve_instance", lambda *_, **__: cut_short)
+    monkeypatch.setattr(explanation, "solve_instance", lambda *_, **__: cut_short)
     found = planner.explain(small())
     assert found.interrupted and found.layout == cut_short.layout and not (found.worth or found.others)
     assert found.best_days == cut_short.objective.value and found.best_usd is None
-    assert f"set against the best plan's {found.best_days:.4g} days" in summary(found)
+    assert f"set against the best plan's {found.best_days:.4g} days" in explanation_text(found)
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def plan() -> Plan:
 def found() -> Explanation:
     """Return its explanation, with time for every limit on a machine however busy."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(explain, "AT_LEAST", 900.0)
+        patched.setattr(explanation, "AT_LEAST", 900.0)
         return planner.explain(ASKED)
 
 
@@ -256,7 +256,7 @@ def test_a_limit_is_worth_what_solving_with_more_of_it_saves(plan, found, limit,
 
 def test_dollars_megawatts_memory_and_batch_have_a_worth(found: Explanation) -> None:
     assert {"budget", "batch", "memory", "headroom"} <= {x.limit for x in found.worth}
-    text = summary(found)
+    text = explanation_text(found)
     for unit in (" of budget: ", "tokens of batch: ", "1 GB of HBM: ", "MW of headroom: "):
         assert unit in text
 
@@ -285,13 +285,13 @@ def test_candidates_are_named_with_megawatts_and_rules(plan: Plan, found: Explan
     for x in found.nodes:
         assert x.missing_mw == pytest.approx(max(0.0, load - x.mw)) and x.stopped_by
         assert (x.node, "closed" if x.opened else "opened") in asked
-        assert f"  {x.node:24}{power(x.mw)} (" in summary(found)
+        assert f"  {x.node:24}{power(x.mw)} (" in explanation_text(found)
 
 
 def test_a_row_with_the_plan_of_another_says_so(found: Explanation) -> None:
     """A plan that answers two questions is told once: where an earlier line has it, the later one names that line."""
     every = [*found.sites, *found.others]
-    text = summary(found)
+    text = explanation_text(found)
     for x in every:
         earlier = [y for y in every[: every.index(x)] if (y.days, y.usd) == (x.days, x.usd)]
         assert not x.same_as or (earlier and x.same_as in text)
@@ -300,7 +300,7 @@ def test_a_row_with_the_plan_of_another_says_so(found: Explanation) -> None:
 
 def test_other_sets_of_sites_come_in_order(plan: Plan) -> None:
     """Each has the best plan over sets that no plan before it has, and none is the plan's own."""
-    parts = explain.explained(plan, Options(), str, near=3, within=1000.0)
+    parts = explanation.explained(plan, Options(), str, near=3, within=1000.0)
     near = [x for x in list(takewhile(lambda part: not part.worth, parts))[-1].sites if x.choice == "sites"]
     losses = [x.loss for x in near if x.loss is not None]
     assert near and losses == sorted(losses) and len({x.value for x in near}) == len(near)
@@ -319,16 +319,16 @@ def test_one_fibre_pair_more_than_may_be_leased_has_a_worth(plan: Plan) -> None:
 
 
 def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
-    monkeypatch.setattr(explain, "TIMES", 0.0)
-    monkeypatch.setattr(explain, "AT_LEAST", 0.0)
+    monkeypatch.setattr(explanation, "TIMES", 0.0)
+    monkeypatch.setattr(explanation, "AT_LEAST", 0.0)
     names: list[Any] = []
     short = planner.explain(plan, on_progress=lambda e: names.append(e.phase))
     assert short.nodes and not short.worth and not short.others and not short.sites
     assert {"budget", "headroom"} <= set(short.unasked)
-    assert "NOT ASKED  for want of time" in summary(short)
+    assert "NOT ASKED  for want of time" in explanation_text(short)
     assert "sites" in names
 
 
 def test_more_that_costs_days_is_later(found: Explanation) -> None:
     x = Worth(limit="fibre", more=1.0, unit="fibre pair", days_saved=-0.5, proved=True)
-    assert "  1 fibre pair: 0.5 days later, for its price" in summary(found.replaced(worth=(x,)))
+    assert "  1 fibre pair: 0.5 days later, for its price" in explanation_text(found.replaced(worth=(x,)))

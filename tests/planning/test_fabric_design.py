@@ -23,6 +23,7 @@ import planner
 from planner.cli.fabric_commands import KEYS
 from planner.errors import InputError
 from planner.imports.command_options import FabricWish
+from planner.imports.fabric_options import fabric_data
 from planner.instance.instance import FabricInstance
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.solve_joint import Solving, solve_joint
@@ -32,7 +33,7 @@ from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 from planner.planning import fabric_design
-from planner.planning.load import load_instance, question_of, question_of_options
+from planner.planning.load import load_instance, question_of
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
 from planner.simulation import flow_times
@@ -66,12 +67,14 @@ def no_tails(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(fabric_design.FabricSearch, "tails", lambda *_: (None, None))
 
 
+def question(hosts: int, gpus: int = 8, nic: float = 400, **wish: Any) -> FabricInstance:
+    """Return the question about a fabric that options ask."""
+    return question_of(fabric_data(FabricWish(hosts=hosts, gpus_per_host=gpus, nic_gbps=nic, **wish)), {})
+
+
 def designed(hosts: int, gpus: int = 8, nic: float = 400, **wish: Any) -> Plan:
     """Design a fabric from options and require that the checker agrees with it."""
-    given = {"switch": ("64x400:36000:1000",), **wish}
-    plan = planner.design_fabric(
-        question_of_options(FabricWish(hosts=hosts, gpus_per_host=gpus, nic_gbps=nic, **given))
-    )
+    plan = planner.design_fabric(question(hosts, gpus, nic, **{"switch": ("64x400:36000:1000",), **wish}))
     assert planner.check(plan) == []
     return plan
 
@@ -390,7 +393,7 @@ def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyP
 def test_pins_of_the_one_site_are_kept() -> None:
     """A decision that is pinned for the cluster alone is as one for every site; none is left out in silence."""
     given = {"switch": ("64x400:36000:1000",), "rails_per_leaf": 1}
-    asked = question_of_options(FabricWish(hosts=32, gpus_per_host=8, nic_gbps=400, **given))
+    asked = question(32, **given)
     pins = {"fabric.cluster.tiers": 3, "fabric.cluster.leaf_bundle": 2, "fabric.cluster.rails_per_pod": 4}
     plan = planner.design_fabric(question_of(asked, pins))
     f = plan.fabric.sites[CLUSTER]
@@ -405,11 +408,9 @@ def test_every_option_has_its_key_in_a_file() -> None:
 @each("name", ["net.json", "net.yaml"])
 def test_a_question_about_a_fabric_is_told_where_to_ask(name: str, tmp_path: Path) -> None:
     """Commands that need a workload or a plan name the command that needs neither."""
-    question = question_of_options(FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400)).model_dump(
-        mode="json", exclude_none=True
-    )
-    question["hardware"]["accelerator"] = "H100"
-    (path := tmp_path / name).write_text(json.dumps(question))
+    asked = question(8).model_dump(mode="json", exclude_none=True)
+    asked["hardware"]["accelerator"] = "H100"
+    (path := tmp_path / name).write_text(json.dumps(asked))
     for words in ("solve FILE", f"fabric export FILE --format csv -o {tmp_path / 'x'}"):
         assert f"`planner fabric design {path}" in refusal(invoke(*words.replace("FILE", str(path)).split()))
     assert invoke("fabric", "design", path).exit_code == 0
@@ -427,17 +428,15 @@ def test_watts_of_a_transceiver_count_alone_too() -> None:
 
 
 def test_pins_of_other_decisions_are_refused() -> None:
-    question = question_of_options(FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400))
     with pytest.raises(InputError, match=r"pins\.layout\.tensor_parallel: decides nothing of a fabric alone"):
-        question_of(question, {"layout.tensor_parallel": 8})
+        question_of(question(8), {"layout.tensor_parallel": 8})
 
 
 def test_pins_leave_the_rules_of_options() -> None:
     """Where options ask for no loss to survive and for any ratio, a pin brings neither back."""
-    free = FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400, survives="none", oversubscription="any")
-    question = question_of_options(free)
-    pinned = question_of(question, {"fabric.tiers": 2})
-    assert pinned.network == question.network and pinned.network.survives is None
+    free = question(8, survives="none", oversubscription="any")
+    pinned = question_of(free, {"fabric.tiers": 2})
+    assert pinned.network == free.network and pinned.network.survives is None
     assert pinned.pins == {"fabric.tiers": 2}
 
 
@@ -507,9 +506,9 @@ def test_ports_faster_than_the_nic_are_told() -> None:
 def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
     """A leaf of one GPU of each of eight hosts has ports to spare: none is split, and no others are wanted."""
     given = {"switch": ("64x800:36000:1000",), "transceiver_usd": 700.0, "transceiver_watts": 9.0}
-    question = question_of_options(FabricWish(hosts=8, gpus_per_host=72, nic_gbps=400, rails_per_leaf=1, **given))
-    boxes = (question.network.switches[0].replaced(breakout=2),)
-    plan = planner.design_fabric(question.replaced(network__switches=boxes, network__max_tiers=3))
+    asked = question(8, 72, rails_per_leaf=1, **given)
+    boxes = (asked.network.switches[0].replaced(breakout=2),)
+    plan = planner.design_fabric(asked.replaced(network__switches=boxes, network__max_tiers=3))
     assert plan.fabric.sites[CLUSTER].split == 1 and "of NICs" not in summary(plan, 200)
 
 
@@ -592,7 +591,7 @@ def test_two_tiers_join_as_many_hosts_as_they_are_bounded_to(seed: int) -> None:
     r = random.Random(seed)
     gpus, own = r.choice([2, 3, 4, 6, 8]), {"switch": (f"{r.choice([6, 8, 10])}x400:1000:1",), "max_tiers": 2}
     own |= {"oversubscription": r.choice(["1:1", "2:1", "any"]), "survives": r.choice(["none", "one_spine"])}
-    most = max_joined_racks(question_of_options(FabricWish(hosts=1, gpus_per_host=gpus, nic_gbps=400, **own)), gpus)
+    most = max_joined_racks(question(1, gpus, **own), gpus)
     assert most >= 1 and [designed(int(most) + more, gpus, **own).status for more in (0, 1)] == [
         "optimal",
         "infeasible",
@@ -614,8 +613,7 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
         if most in listed:
             least = listed[most]["cost_usd"]
             assert least == pytest.approx(usd(own)) and listed[most]["carried_share"] >= 1 / (most or math.inf) - 1e-9
-    wish = FabricWish(hosts=96, gpus_per_host=8, nic_gbps=400, switch=("64x400:36000:1000",), budget=least)
-    (tmp_path / "plan.json").write_text(planner.design_fabric(question_of_options(wish)).model_dump_json())
+    (tmp_path / "plan.json").write_text(designed(96, budget=least).model_dump_json())
     within = json.loads(invoke("fabric", "pareto", tmp_path / "plan.json", "--json").stdout)
     assert [row["cost_usd"] for row in within] == [least]  # of the ratios that its budget, too small for 1:1, buys
 
@@ -656,8 +654,7 @@ def test_rules_in_conflict_are_the_fewest() -> None:
 
 def test_rules_in_conflict_are_all_where_the_time_ends_in_the_last_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fabric that was not found in the time left does not say that the rule left out is of no use."""
-    question = question_of_options(FabricWish(hosts=4, gpus_per_host=1, nic_gbps=400.0))
-    question, clock = question.replaced(pins={"fabric.tiers": 1}), SimpleNamespace(passed=False)
+    asked, clock = question(4, 1).replaced(pins={"fabric.tiers": 1}), SimpleNamespace(passed=False)
 
     def cheapest(looser: fabric_design.FabricSearch, *_: Any) -> Any:
         clock.passed = not looser.instance.pins  # the last rule to be left out
@@ -665,7 +662,7 @@ def test_rules_in_conflict_are_all_where_the_time_ends_in_the_last_search(monkey
 
     monkeypatch.setattr(fabric_design.FabricSearch, "cheapest", cheapest)
     search: Any = fabric_design.FabricSearch
-    found = search(question, question.network, clock).in_conflict(math.inf)
+    found = search(asked, asked.network, clock).in_conflict(math.inf)
     assert found[0] == "network.families" and found[-1] == "pins.fabric.tiers" and len(found) > 3
 
 

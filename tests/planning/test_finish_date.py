@@ -20,12 +20,12 @@ from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joint
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
-from planner.planning import explain
+from planner.planning import explanation as explanations
 from planner.planning.changed_instance import start_days
 from planner.planning.explanation import Explanation
-from planner.planning.explanation import summary as explained_in_words
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of, solve_instance
+from planner.report.explained_plan import explanation_text
 from planner.report.summary import summary
 
 OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=None)
@@ -157,8 +157,8 @@ def explanation(request: pytest.FixtureRequest) -> tuple[Instance, Plan, Explana
     i = i.replaced(pins={**i.pins, **FIXED, **quick})
     plan = solved(i)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(explain, "AT_LEAST", 900.0)
-        return i, plan, list(explain.explained(plan, OPTIONS, str))[-1]
+        patched.setattr(explanations, "AT_LEAST", 900.0)
+        return i, plan, list(explanations.explained(plan, OPTIONS, str))[-1]
 
 
 def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanation]) -> None:
@@ -171,7 +171,7 @@ def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanat
     for x in [x for x in found.sites if x.value == "closed"][:1]:
         other = solved(i.replaced(pins={**i.pins, f"sites.racks.{x.plan_value}": 0})).objective.value
         assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
-    text = explained_in_words(found)
+    text = explanation_text(found)
     assert "days count from the decision" in text
 
 
@@ -190,7 +190,7 @@ def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explan
             assert x.start_days >= plan.objective.value
         else:
             assert x.days == (None if alone is None else pytest.approx(x.start_days + alone, rel=1e-9))
-        assert f"month {x.months:g} ({', '.join(x.ready)})" in explained_in_words(found)
+        assert f"month {x.months:g} ({', '.join(x.ready)})" in explanation_text(found)
 
 
 def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Explanation]) -> None:
@@ -201,7 +201,7 @@ def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Expl
     for x in (x for x in found.nodes if not x.opened):
         expected = late[x.node] if late[x.node] > start * (1 + 1e-9) else None
         assert x.ready_months == expected
-        assert expected is None or f"ready in month {expected:g}, after the plan starts" in explained_in_words(found)
+        assert expected is None or f"ready in month {expected:g}, after the plan starts" in explanation_text(found)
 
 
 WHOLE = "total_cost_of_ownership_usd"

@@ -23,9 +23,10 @@ from planner.imports.instance_file import shipped_folder
 from planner.instance.base_types import RANGES, out_of_range, put_stand_in, range_of
 from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
+from planner.instance.plausible_ranges import USUAL, implausible, implausible_figures, usual_range
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of, read_plan
-from planner.planning.load import USUAL, implausible, implausible_figures, load_instance, usual_range
+from planner.planning.load import load_instance
 from planner.report.verdict import implausible_inputs
 from planner.simulation.simulated_routes import Fabric
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
