@@ -166,15 +166,6 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
     return replace(solution, plan=None, status="infeasible" if refused.rules else "unknown", excluded=in_time)
 
 
-def options_of(
-    *, time_limit: float | None, gap: float | None, seed: int, threads: int | None, solver: str | None = None
-) -> Options:
-    """Return the options of a solve: time limit, gap, seed, threads. InputError: there is no such solver."""
-    if solver is not None and solver not in SOLVERS:
-        raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {solver!r})")
-    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-
-
 def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:
     """Return the limit of a solved plan that one more block of racks would reach; None where unproven or out of time.
 
@@ -318,7 +309,9 @@ class Session:
             The input cannot be used. An infeasible instance is a plan, not an error.
         """
         reporter = Reporter(on_line=progress, on_event=on_progress)
-        options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
+        if solver is not None and solver not in SOLVERS:
+            raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {solver!r})")
+        options = Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
         asked, deadline = read_question(instance, pins, constants), Deadline(time_limit)
         reporter.unit = "usd" if asked.objective.in_dollars else "days"
         with ended_by(interrupt), recording(None if models is None else Path(models)):
@@ -372,7 +365,7 @@ class Session:
             plan = self.solve(
                 plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
             )
-        options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
+        options = Options(time_limit=deadline.limit, seed=seed, threads=threads)
         with ended_by(interrupt):
             return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
 

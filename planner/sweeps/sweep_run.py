@@ -26,7 +26,7 @@ from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_world import JointCache
 from planner.planning.load import load_instance
-from planner.planning.solve import options_of, solve_instance
+from planner.planning.solve import solve_instance
 from planner.sweeps.axes import FilePoint, Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import FAILED, Row, row_of_plan
 from planner.version import __version__
@@ -269,7 +269,7 @@ def tasks_for(
     plain, keys = base.model_dump(mode="json"), set[str]()
     # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
     hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in plain.items()}
-    how = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
+    how = Options(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
 
     def made() -> Iterator[tuple[Task, Instance | None]]:
         """Make a task of every different point of a sweep; constants are put in where a point names their part."""

@@ -16,6 +16,7 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joint
 from planner.physics.site.cost import alike_usd, at_run_prices
@@ -24,11 +25,11 @@ from planner.planning import explanation as explanations
 from planner.planning.changed_instance import start_days
 from planner.planning.explanation import Explanation
 from planner.planning.load import load_instance
-from planner.planning.solve import options_of, solve_instance
+from planner.planning.solve import solve_instance
 from planner.report.explained_plan import explanation_text
 from planner.report.summary import summary
 
-OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=None)
+OPTIONS = Options()
 FIXED = {  # of layouts, so that explanations take a moment
     "layout.tensor_parallel": 3,
     "layout.context_parallel": 1,

@@ -11,16 +11,16 @@ import planner
 from planner.checks import joint_proof
 from planner.checks.joint_proof import missing_columns
 from planner.checks.strategy_space_check import max_racks
+from planner.models import Options
 from planner.models.joint.joint_world import JointCache
 from planner.models.joint.site_choice import Sites
 from planner.plan.plan_sections import layout_in_short
 from planner.planning import solve as starts
 from planner.planning.joint_plan import inspection
 from planner.planning.load import load_instance
-from planner.planning.solve import options_of, solve_instance
+from planner.planning.solve import solve_instance
 
 SEEDS = (5, *more(3, 7))
-NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 
 
@@ -212,7 +212,7 @@ def test_a_proof_is_enumerated_once_a_session(monkeypatch: pytest.MonkeyPatch) -
 def test_what_an_enumeration_reads_sets_it_apart() -> None:
     """A higher bound and other racks are another proof; a cache of another question knows none."""
     question, cache = toy(5, sites=2, forced=True), JointCache()
-    plan = solve_instance(load_instance(question), options_of(**NO_LIMITS), lambda _: None, cache=cache)
+    plan = solve_instance(load_instance(question), Options(), lambda _: None, cache=cache)
     asked = inspection(plan, cache)
     assert asked is not None and asked in cache.inspected
     higher = plan.objective.replaced(bound=(plan.objective.bound or 0.0) * 1.01)
