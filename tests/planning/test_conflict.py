@@ -108,15 +108,12 @@ def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
 NO_SWITCH = r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"
 
 
-@each(
-    ("pins", "reason"),
-    [
-        ({"placement.stripes": 999}, "the model has 80 layers; pin 1 to 80"),
-        ({"placement.stripes": 9, "layout.pipeline_parallel": 8}, "pins.layout gives 8 stages; pin 1 to 8"),
-        ({"fabric.ports_per_switch": 7}, NO_SWITCH),
-        ({"fabric.planes": 9}, NO_SWITCH),
-    ],
-)
+@each(("pins", "reason"), [
+    ({"placement.stripes": 999}, "the model has 80 layers; pin 1 to 80"),
+    ({"placement.stripes": 9, "layout.pipeline_parallel": 8}, "pins.layout gives 8 stages; pin 1 to 8"),
+    ({"fabric.ports_per_switch": 7}, NO_SWITCH),
+    ({"fabric.planes": 9}, NO_SWITCH),
+])  # fmt: skip
 def test_pins_that_nothing_can_have_are_refused(pins: dict[str, int], reason: str) -> None:
     i = cluster()
     with pytest.raises(InputError, match=reason):

@@ -30,16 +30,11 @@ from planner.report.explained_plan import explanation_text
 from planner.report.summary import summary
 
 OPTIONS = Options()
-FIXED = {  # of layouts, so that explanations take a moment
-    "layout.tensor_parallel": 3,
-    "layout.context_parallel": 1,
-    "layout.expert_parallel": 1,
-    "layout.virtual_stages": 1,
-    "layout.microbatch_sequences": 1,
-    "layout.zero_stage": 3,
-    "layout.sequence_parallel": True,
+FIXED: dict[str, Any] = {  # of layouts, so that explanations take a moment
+    "layout.tensor_parallel": 3, "layout.context_parallel": 1, "layout.expert_parallel": 1, "layout.virtual_stages": 1,
+    "layout.microbatch_sequences": 1, "layout.zero_stage": 3, "layout.sequence_parallel": True,
     "layout.schedule": "1f1b",
-}
+}  # fmt: skip
 
 
 @cache
@@ -74,14 +69,11 @@ def best(seed: int, *, forced: bool = False) -> Plan:
     return solved(asked(seed, forced=forced))
 
 
-@pytest.mark.parametrize(
-    ("seed", "forced"),
-    [
-        (4, False),
-        *slow((7, True)),
-        *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False)),
-    ],
-)
+@pytest.mark.parametrize(("seed", "forced"), [
+    (4, False),
+    *slow((7, True)),
+    *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False)),
+])  # fmt: skip
 def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -> None:
     i = asked(seed, forced=forced)
     plan, ends = best(seed, forced=forced), []

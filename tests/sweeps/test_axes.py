@@ -1,8 +1,6 @@
 """Axes of a sweep and values changed: what each form means, which paths exist, and the remedy for those that do not."""
 
-import itertools
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +34,16 @@ RACK = load_instance(ROOT / "instances" / "one-rack.json")
 
 
 @each(("spec", "values"), [
-    ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4, 2.5, 1]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
+    ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4.0, 2.5, 1.0]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
     ("0.1:0.3:0.1", [0.1, 0.2, 0.3]), ("1:9:3", [1, 4, 7]), ("1:16:x2", [1, 2, 4, 8, 16]),
-    ("8:1:x0.5", [8, 4, 2, 1]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1, 10, 100]),
-    ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
+    ("8:1:x0.5", [8.0, 4.0, 2.0, 1.0]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1.0, 10.0, 100.0]),
+    ("lin:0:1:5", [0.0, 0.25, 0.5, 0.75, 1.0]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
     ("GB200", ["GB200"]), ("true,false", [True, False]), ("[1,2],[3]", [[1, 2], [3]]),
 ])  # fmt: skip
 def test_forms(spec: str, values: list[Any]) -> None:
-    """Each form of range has the values that it says, both ends included where a step meets them."""
+    """Each form of range has the values that it says, both ends where a step meets them; whole ones can be pinned."""
     parsed = parse_values("x", spec)
-    assert parsed == values
-    assert [type(v) for v in parsed if isinstance(v, bool)] == [type(v) for v in values if isinstance(v, bool)]
-
-
-def test_whole_numbers_stay_whole() -> None:
-    """A range of whole numbers can be pinned: 2 is not 2.0."""
-    assert all(isinstance(v, int) for spec in ("1:8:1", "1:8:x2", "1,2") for v in parse_values("x", spec))
-
-
-def test_log_range_is_even_in_ratio() -> None:
-    parsed = parse_values("x", "log:20e9:200e9:19")
-    ratios = [b / a for a, b in itertools.pairwise(parsed)]
-    assert (parsed[0], parsed[-1], len(parsed)) == (20e9, 200e9, 19)
-    assert max(ratios) - min(ratios) < 1e-9 and math.isclose(ratios[0], 10 ** (1 / 18))
+    assert (parsed, list(map(type, parsed))) == (values, list(map(type, values)))
 
 
 @each(("spec", "problem"), [
@@ -84,31 +69,20 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     assert points_of({"a": [1, 2], "b": [3, 4]}) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
     table, lines = tmp_path / "p.csv", tmp_path / "p.jsonl"
     table.write_text("limits.budget_usd,layout.zero_stage\n1e9,0\n2e9,1\n")
-    lines.write_text(
-        "".join(
-            json.dumps(p) + "\n"
-            for p in ({"limits.budget_usd": 1e9, "layout.zero_stage": 0}, {"limits.budget_usd": 2e9})
-        )
-    )
+    lines.write_text('{"limits.budget_usd": 1e9, "layout.zero_stage": 0}\n{"limits.budget_usd": 2e9}\n')
     pairs = read_pairs(table)
-    assert pairs == [
-        {"limits.budget_usd": 1e9, "pins.layout.zero_stage": 0},
-        {"limits.budget_usd": 2e9, "pins.layout.zero_stage": 1},
-    ]
-    assert read_pairs(lines)[1] == {"limits.budget_usd": 2e9}
+    assert pairs == [{"limits.budget_usd": (n + 1) * 1e9, "pins.layout.zero_stage": n} for n in (0, 1)]
+    assert read_pairs(lines) == [pairs[0], {"limits.budget_usd": 2e9}]
     assert len(points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
 
 
-@each(
-    ("name", "text", "problem"),
-    [
-        ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
-        ("p.jsonl", "{}\n", "line 1"),
-        ("p.jsonl", "{'a'", "p.jsonl: line 1: column 2: Expecting"),
-        ("p.jsonl", f"[{'1, ' * 30}1]\n", f"(is [{'1, ' * 19}1,); give"),  # no more of a long line than its begin
-        ("p.csv", "a\n", "no points"),
-    ],
-)
+@each(("name", "text", "problem"), [
+    ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
+    ("p.jsonl", "{}\n", "line 1"),
+    ("p.jsonl", "{'a'", "p.jsonl: line 1: column 2: Expecting"),
+    ("p.jsonl", f"[{'1, ' * 30}1]\n", f"(is [{'1, ' * 19}1,); give"),  # no more of a long line than its begin
+    ("p.csv", "a\n", "no points"),
+])  # fmt: skip
 def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
     """A file of points with a bad line is refused by file and line."""
     (tmp_path / name).write_text(text)
@@ -117,25 +91,17 @@ def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, problem: str)
     assert problem in str(caught.value)
 
 
-@each(
-    ("name", "text", "problem"),
-    [
-        ("p.csv", "limits.budget\n1e9\n", "p.csv: line 1: limits.budget: no such key"),
-        ("p.jsonl", '{"limits.budget_usd": 1e9}\n{"limits.budgt": 1}\n', "p.jsonl: line 2: limits.budgt: no such key"),
-        ("p.csv", "limits.budget_usd\n1e9\n-3\n", "p.csv: line 3: point 1 (limits.budget_usd=-3): "),
-        ("p.jsonl", '{"network.max_tiers": null}\n', "p.jsonl: line 1: point 0 (network.max_tiers=null): "),
-    ],
-)
+@each(("name", "text", "problem"), [
+    ("p.csv", "limits.budget\n1e9\n", "p.csv: line 1: limits.budget: no such key"),
+    ("p.jsonl", '{"limits.budget_usd": 1e9}\n{"limits.budgt": 1}\n', "p.jsonl: line 2: limits.budgt: no such key"),
+    ("p.csv", "limits.budget_usd\n1e9\n-3\n", "p.csv: line 3: point 1 (limits.budget_usd=-3): "),
+    ("p.jsonl", '{"network.max_tiers": null}\n', "p.jsonl: line 1: point 0 (network.max_tiers=null): "),
+])  # fmt: skip
 def test_a_pair_that_does_not_fit_is_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
     """A path or a value of a file of points that the instance does not take is refused by file and line."""
     (tmp_path / name).write_text(text)
     found = refusal(invoke("sweep", "cluster-1k", "--pairs", tmp_path / name, "-o", tmp_path / "out.jsonl"))
     assert found.startswith(f"{tmp_path / name}"[: -len(name)] + problem)
-
-
-def test_null_is_told_as_it_was_written() -> None:
-    with pytest.raises(InputError, match=r"^cluster-1k with network\.max_tiers=null: .* \(is null\)"):
-        changed("cluster-1k", read_changes(["network.max_tiers=null"]))
 
 
 def test_one_path_on_two_axes_is_refused() -> None:
@@ -144,10 +110,6 @@ def test_one_path_on_two_axes_is_refused() -> None:
         points_of({"layout.zero_stage": [0], "pins.layout.zero_stage": [1]})
     with pytest.raises(InputError, match="nothing varies"):
         points_of({})
-    with pytest.raises(InputError, match="given twice"):
-        values_by_path("--vary", ["a=1", "a=2"])
-    with pytest.raises(InputError, match="PATH=VALUES"):
-        values_by_path("--vary", ["limits.budget_usd"])
 
 
 @each(("path", "problem"), [
@@ -170,23 +132,19 @@ def test_wrong_paths_are_named(path: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
         check_path(MAIN, path)
     assert problem in str(caught.value)
+    with pytest.raises(InputError, match="network is not in the instance"):
+        check_path(RACK, "network.transport.slowdown")
 
 
 def test_a_hint_is_a_path_of_the_entry_that_it_means() -> None:
     """An entry whose id is a number, as that of a bus is, is hinted by its place, as which a number is read."""
     grid = MAIN.grid
     assert grid is not None
-    buses = MAIN.replaced(
-        grid=grid.replaced(nodes=tuple(node.replaced(id=f"{i + 1}") for i, node in enumerate(grid.nodes)))
-    )
+    named = tuple(node.replaced(id=f"{i + 1}") for i, node in enumerate(grid.nodes))
+    buses = MAIN.replaced(grid__nodes=named)
     with pytest.raises(InputError, match=r"did you mean grid\.nodes\[0\]\.latitude\?"):
         check_path(buses, "latitude")
     assert check_path(buses, "grid.nodes[0].latitude") == grid.nodes[0].latitude
-
-
-def test_part_that_is_missing_is_named() -> None:
-    with pytest.raises(InputError, match="network is not in the instance"):
-        check_path(RACK, "network.transport.slowdown")
 
 
 def test_a_change_keeps_null_elsewhere() -> None:
@@ -335,6 +293,7 @@ def test_pins_and_entries_of_lists() -> None:
     ({"hardware.accelerator": "H1000"}, ["hardware.accelerator", "'H1000'", "did you mean 'H100'"]),
     ({"hardware.rack": "GB200"}, ["hardware.rack", "did you mean 'GB200-NVL72'"]),
     ({"limits": 3}, ["limits", "must be an object"]),
+    ({"network.max_tiers": None}, ["two-sites-405b.json with network.max_tiers=null: ", "(is null)"]),
 ])  # fmt: skip
 def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(InputError) as error:
@@ -342,12 +301,13 @@ def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[st
     assert all(w in str(error.value) for w in words), str(error.value)
 
 
-@each("text", ["limits.budget_usd", "=3", "limits.budget_usd="])
-def test_options_without_path_or_value_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"PATH=x1\.2"):
-        read_changes([text])
+@each(("option", "form"), [("--set", r"PATH=x1\.2"), ("--vary", "PATH=VALUES")])
+def test_options_without_path_or_value_are_refused(option: str, form: str) -> None:
+    for text in ("limits.budget_usd", "=3", "limits.budget_usd="):
+        with pytest.raises(InputError, match=form):
+            values_by_path(option, [text])
     with pytest.raises(InputError, match="given twice"):
-        read_changes(["a=1", "a=2"])
+        values_by_path(option, ["a=1", "a=2"])
 
 
 def test_the_command_line_and_the_library_agree(tmp_path: Path) -> None:

@@ -68,24 +68,20 @@ def test_workers_of_a_local_dask_cluster_solve_one_point_at_a_time(monkeypatch: 
     client = SimpleNamespace(get_executor=lambda **_: "executor")
     dask = SimpleNamespace(config=SimpleNamespace(set=lambda settings: nullcontext(asked.update(settings))))
     monkeypatch.setitem(sys.modules, "dask", dask)
-    monkeypatch.setitem(
-        sys.modules, "distributed", SimpleNamespace(Client=lambda _: nullcontext(client), LocalCluster=cluster)
-    )
+    distributed = SimpleNamespace(Client=lambda _: nullcontext(client), LocalCluster=cluster)
+    monkeypatch.setitem(sys.modules, "distributed", distributed)
     with sweep_run.dask_executor("local", workers=3) as executor:
         assert executor == "executor"
     assert (asked["n_workers"], asked["threads_per_worker"], asked["processes"]) == (3, 1, True)
     assert asked["distributed.scheduler.allowed-failures"] + 1 == sweep_run.TRIES
 
 
-@each(
-    ("name", "link", "of", "to"),
-    [
-        ("rows.jsonl", os.symlink, "rows.jsonl", "other.jsonl"),
-        ("rows.jsonl", os.link, "rows.jsonl", "other.jsonl"),
-        ("rows.csv", os.symlink, "rows.csv", "other.csv"),  # a journal of its own would overwrite the table
-        ("rows.jsonl", os.symlink, ".", "folder/rows.jsonl"),
-    ],
-)
+@each(("name", "link", "of", "to"), [
+    ("rows.jsonl", os.symlink, "rows.jsonl", "other.jsonl"),
+    ("rows.jsonl", os.link, "rows.jsonl", "other.jsonl"),
+    ("rows.csv", os.symlink, "rows.csv", "other.csv"),  # a journal of its own would overwrite the table
+    ("rows.jsonl", os.symlink, ".", "folder/rows.jsonl"),
+])  # fmt: skip
 def test_rows_by_another_name_are_the_same_file(name, link, of, to, tmp_path):
     real, other = tmp_path / "a" / name, tmp_path / to
     real.parent.mkdir()
@@ -110,17 +106,23 @@ def test_a_table_of_parquet_is_refused_at_once_where_it_cannot_be_written(tmp_pa
     assert [r.key for r in read_rows(tmp_path / "rows.csv.jsonl")] == ["k0"]
 
 
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """A line without an end is cut off only where it begins like a row."""
-    path = tmp_path / "plan.jsonl"
-    path.write_text('{"planner_version":"0.1.0"}')
-    with pytest.raises(InputError, match="its last line is no row"):
+@each(("text", "problem"), [
+    ('{"planner_version":"0.1.0"}', "its last line is no row"), ('{"a": 1}\n', "line 1: is no row"),
+])  # fmt: skip
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str, problem: str) -> None:
+    """A line without an end is cut off only where it begins like a row; a file of another ending is none of rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=problem):
         Store(path, resume=True)
-    assert path.read_text() == '{"planner_version":"0.1.0"}'
+    assert path.read_text() == text
     path.write_bytes(b'{"schema_version":1,"ind')
     with Store(path, resume=True):
         pass
     assert path.read_bytes() == b""
+    for name, refused in (("rows.xlsx", "must end in"), ("no/rows.jsonl", "folder does not exist")):
+        with pytest.raises(InputError, match=refused):
+            Store(tmp_path / name, resume=False)
 
 
 def test_another_instance_is_refused(tmp_path: Path, solved: dict[str, Any]) -> None:
@@ -166,12 +168,9 @@ def test_failed_points_are_tried_again_and_count(tmp_path: Path, solved: dict[st
     assert "3 of 3 points (3 optimal)" in done.output
     journal = tmp_path / "rows.csv.jsonl"
     assert journal.read_bytes().count(b"\n") == 4
-    for rows in (
-        [r.status for r in read_rows(journal)],
-        [r["status"] for r in drawn.read_rows(journal)],
-        [r["status"] for r in drawn.read_rows(output)],
-    ):
-        assert rows == ["optimal"] * 3
+    found = [[row.status for row in read_rows(journal)]]
+    found += [[row["status"] for row in drawn.read_rows(file)] for file in (journal, output)]
+    assert found == [["optimal"] * 3] * 3
 
 
 class Cancelled(Executor):
