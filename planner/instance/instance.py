@@ -327,7 +327,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 def _goal_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     """Yield complaints about what the goal of an instance needs: a deadline, or how a model is chosen, and it alone."""
     goal, deadline, chosen = instance.objective.minimize, instance.limits.deadline_days, instance.workload.choose
-    if goal == "loss" and chosen is None:
+    if goal == "loss" and chosen is None and searched:
         yield "workload.choose: is missing; give the law and the family by which the model is chosen"
     if goal != "loss" and chosen is not None and searched:
         remedy = 'set that to "loss", or remove workload.choose and give workload.model and workload.tokens'

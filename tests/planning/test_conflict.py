@@ -180,10 +180,7 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
     less = i.replaced(limits__budget_usd=rich.plan.capital_usd * 0.95)
     poor = solve_joint(less, Solving()).days
     assert poor is not None and poor > rich.days * 1.01
-    both, alone = (
-        less.replaced(limits__deadline_days=(rich.days + poor) / 2),
-        less.replaced(limits__deadline_days=rich.days * 0.999),
-    )
+    both, alone = (less.replaced(limits__deadline_days=x) for x in ((rich.days + poor) / 2, rich.days * 0.999))
     for late, named in ((both, ("limits.deadline_days", "limits.budget_usd")), (alone, ("limits.deadline_days",))):
         plan = solved(late)
         assert plan.status == "infeasible" and rules(plan) == named
@@ -232,11 +229,8 @@ def test_free_racks_have_a_budget_below_the_least_fabric() -> None:
 def test_no_plan_costs_less_than_the_least_that_a_refusal_names() -> None:
     i = toy(6).replaced(limits__budget_usd=1.0)
     plan = solved(i)
-    said = re.findall(
-        r"at least \$([\d.]+)K .* keeps the rest costs \$([\d.]+)K, and none less than \$([\d.]+)K",
-        plan.conflict.reason,
-    )
-    least, enough, bound = (1e3 * float(x) for x in said[0])
+    figures = r"at least \$([\d.]+)K .* keeps the rest costs \$([\d.]+)K, and none less than \$([\d.]+)K"
+    least, enough, bound = (1e3 * float(x) for x in re.findall(figures, plan.conflict.reason)[0])
     cheapest = solve_joint_cost(i.replaced(limits__budget_usd=None), Solving()).usd
     assert plan.status == "infeasible" and not check(plan)
     assert 0.9 * cheapest < least <= cheapest <= enough * 1.01 < 1.1 * cheapest

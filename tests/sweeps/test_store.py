@@ -263,11 +263,34 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     assert [str(c.figures["reason"]) for c in compared] == TEXTS
 
 
-def test_a_bad_sweep_leaves_no_folder_of_plans(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.json"
-    bad.write_text("{}")
-    assert refusal(invoke(*command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans"))))
-    assert [p.name for p in tmp_path.iterdir()] == ["bad.json"]
+@each(("args", "problem"), [
+    (["--vary", "limits.budget=1"], "did you mean limits.budget_usd?"), ([], "nothing varies"),
+    (["--vary", "hardware.racks=1,2", "-o", "rows.xls"], "must end in"),
+    (["--vary", "hardware.racks=1,2", "-o", "no/rows.csv"], "does not exist"),
+    (["--vary", "hardware.racks=1,2", "--workers", "0"], "--workers"),
+    (["--vary", "hardware.racks=1,2", "--pairs", "no.csv"], "no such file"),
+    (["--vary", "hardware.racks=0,2", "--plans", "plans"], "hardware.racks"),
+])  # fmt: skip
+def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], problem: str) -> None:
+    """A user's mistake ends with a message, and no file or folder."""
+    args = [str(tmp_path / a) if a.startswith(("rows", "no/", "no.", "plans")) else a for a in args]
+    output = [] if "-o" in args else ["-o", str(tmp_path / "rows.jsonl")]
+    assert problem in refusal(invoke("sweep", written(tmp_path), *args, *output))
+    assert [p.name for p in tmp_path.iterdir()] == ["small.json"]
+
+
+@each("mark", ["\u2028", "\u2029", "\u0085"])
+def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
+    marked, path = row(0, reason=f"first{mark}second"), tmp_path / "rows.csv"
+    with Store(path, resume=False) as store:
+        store.append(marked)
+        store.tabulate()
+    with Store(path, resume=True) as store:
+        assert store.rows == [marked]
+    journal = tmp_path / "rows.csv.jsonl"
+    assert mark in journal.read_text(encoding="utf-8")
+    for file in (journal, path):
+        assert [r["reason"] for r in drawn.read_rows(file)] == [marked.reason]
 
 
 def test_a_row_that_cannot_be_appended_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,23 +195,6 @@ def test_interrupted_keeps_what_is_done(tmp_path: Path) -> None:
     assert len(table) == len(read_rows(tmp_path / "rows.csv.jsonl")) >= 2
 
 
-@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
-def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
-    ((_, (found, _)),) = on_executor(tasks(1), solve_point, ThreadPoolExecutor(1))
-    row = found.replaced(reason=f"first{mark}second")
-    path = tmp_path / "rows.csv"
-    with Store(path, resume=False) as store:
-        store.append(row)
-        store.tabulate()
-    with Store(path, resume=True) as store:
-        assert store.rows == [row]
-    journal = tmp_path / "rows.csv.jsonl"
-    assert mark in journal.read_text(encoding="utf-8")
-    assert read_rows(journal) == [row]
-    for file in (journal, path):
-        assert [r["reason"] for r in pictures.read_rows(file)] == [row.reason]
-
-
 def test_tables_hold_the_rows(tmp_path: Path) -> None:
     """CSV and Parquet hold a line a point in the order of the sweep, whatever the order in which points finished."""
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -254,22 +237,6 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     out = run_here("sweep", *args, "--shard", "2/2")
     assert out.stdout.startswith("2 of 2 points (2 optimal)")
     assert {row.index for row in read_rows(tmp_path / "rows.jsonl")} == {1, 2}
-
-
-@pytest.mark.parametrize(("args", "problem"), [
-    (["--vary", "limits.budget=1", "-o", "rows.jsonl"], "did you mean limits.budget_usd?"),
-    (["-o", "rows.jsonl"], "nothing varies"),
-    (["--vary", "hardware.racks=1,2", "-o", "rows.xls"], "must end in"),
-    (["--vary", "hardware.racks=1,2", "-o", "no/rows.csv"], "does not exist"),
-    (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--workers", "0"], "--workers"),
-    (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--pairs", "no.csv"], "no such file"),
-])  # fmt: skip
-def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], problem: str) -> None:
-    """A user's mistake ends with status 2, a message, and no file."""
-    args = [str(tmp_path / a) if a.startswith(("rows", "no/", "no.")) else a for a in args]
-    out = run_here("sweep", written(tmp_path), *args)
-    assert (out.returncode, out.stdout) == (2, "") and problem in out.stderr and "Traceback" not in out.stderr
-    assert [p.name for p in tmp_path.iterdir()] == ["small.json"]
 
 
 def test_dask_cluster_loses_a_worker_and_no_point(alone: dict[int, float]) -> None:
