@@ -138,7 +138,7 @@ def sound(decision: str) -> tuple[Answer, dict[str, int]]:
         return DECISIONS[decision][0](), {name: x.runs for name, x in counted.items()}
 
 
-@pytest.mark.parametrize("decision", [case for name in DECISIONS for case in tier(name)])
+@pytest.mark.parametrize(("decision",), [case for name in DECISIONS for case in tier(name)])
 def test_sound_answers_are_proven(decision: str) -> None:
     (status, _), runs = sound(decision)
     assert status == ("infeasible" if decision in WITHOUT else "optimal")

@@ -17,6 +17,7 @@ from tiers import more, slow
 import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.instance.plausible_ranges import implausible
 from planner.models import Options
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.plan.certificate import Conflict
@@ -177,17 +178,16 @@ def unsourced(value, path, inherited):
 
 
 @each("name", NAMES)
-def test_instance_is_valid(name):
-    assert resolved(name).name == name
+def test_instance_is_valid_and_plausible(name):
+    i = resolved(name)
+    assert i.name == name
+    assert name == "limits-h100" or list(implausible(load_instance(name))) == []  # that is for `planner limits`
 
 
 @each("name", NAMES)
 def test_figures_have_sources(name):
-    assert list(unsourced(read(name), (), False)) == []
+    """Every number has a source, and every source by key names a key that is there."""
 
-
-@each("name", NAMES)
-def test_sources_name_keys_that_are_there(name):
     def walk(value):
         if isinstance(value, dict):
             assert not isinstance(value.get("source"), dict) or set(value["source"]) <= set(value)
@@ -195,6 +195,7 @@ def test_sources_name_keys_that_are_there(name):
             walk(item)
 
     walk(read(name))
+    assert list(unsourced(read(name), (), False)) == []
 
 
 @each("name", [n for n in NAMES if "grid" in read(n)])
