@@ -155,7 +155,8 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
             done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda future: running[future][1].index):
                 lane, task = running.pop(future)
-                if _died(future):
+                answer, died = _answer(task, future)
+                if died:
                     if lane.pid is None or lane.pid.exception() is not None:  # it never reported its number
                         raise PlannerError(NO_START)
                     lane.end()
@@ -166,7 +167,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                         problem = f"the worker process died at this point, {TRIES} times"
                         yield task, _failed(task, f"{problem}; look for memory or a crash in a solver")
                 else:
-                    yield task, _answer(task, future)
+                    yield task, answer
                 advance()
     finally:
         for lane in lanes:
@@ -191,26 +192,24 @@ def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterat
             done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda future: running[future].index):
                 task = running.pop(future)
-                if _died(future):
-                    deaths[task.key] += 1
-                    if deaths[task.key] < TRIES:
-                        retried.append(task)
-                        continue
-                yield task, _answer(task, future)
+                answer, died = _answer(task, future)
+                deaths[task.key] += died
+                if died and deaths[task.key] < TRIES:
+                    retried.append(task)
+                else:
+                    yield task, answer
     finally:
         for future in running:
             future.cancel()
 
 
-def _died(future: Future[PointAnswer]) -> bool:
-    return not future.cancelled() and isinstance(future.exception(), (BrokenExecutor, SystemExit))
-
-
-def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
+def _answer(task: Task, future: Future[PointAnswer]) -> tuple[PointAnswer, bool]:
+    """Return the answer of a sweep's point, and whether its worker died at it."""
     if future.cancelled():
-        return _failed(task, "the executor cancelled the point")
+        return _failed(task, "the executor cancelled the point"), False
     error = future.exception()
-    return future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
+    answer = future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
+    return answer, isinstance(error, (BrokenExecutor, SystemExit))
 
 
 def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:

@@ -36,7 +36,6 @@ from planner.planning import fabric_design
 from planner.planning.load import load_instance, question_of
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
-from planner.simulation import flow_times
 from planner.solvers.signals import OutOfTimeError
 
 # Switches of each tier and links between switches as published, of hosts of eight GPUs unless said. Switches have
@@ -588,25 +587,6 @@ def test_tails_of_hashing_are_no_shorter_than_sprayed_ones() -> None:
     found = [(x.ecmp_tail, x.spray_tail) for x in plan.fabric.alternatives if x.ecmp_tail is not None]
     assert len(found) == sum(x.fabric is not None and "dragonfly" not in x.name for x in plan.fabric.alternatives)
     assert len(found) > 1 and all(ecmp >= spray >= 1 for ecmp, spray in found)
-
-
-def test_tails_ask_the_ideal_time_of_sprayed_flows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hashed tail is scaled by how lots fall, for which routing every flow ideally would be in vain."""
-    asked, sprayed = [0], list[str]()
-    ideal_seconds, flow_seconds = flow_times.ideal_seconds, fabric_design.flow_seconds
-
-    def ideal(*args: Any) -> float:
-        asked[0] += 1
-        return ideal_seconds(*args)
-
-    def seconds(*args: Any) -> Any:
-        sprayed.extend([args[2]] if args[2] == "spray" else [])
-        return flow_seconds(*args)
-
-    monkeypatch.setattr(flow_times, "ideal_seconds", ideal)
-    monkeypatch.setattr(fabric_design, "flow_seconds", seconds)
-    designed(24, 1, max_tiers=2, family=("rail",))
-    assert asked[0] == len(sprayed) > 0
 
 
 def test_tails_under_an_oversubscribed_tier_are_of_what_it_carries() -> None:

@@ -3,8 +3,6 @@
 import csv
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -18,7 +16,7 @@ import worked_plan
 from commands import invoke, refusal
 from curves import curve
 from each_case import each
-from sweeping import ROOT, small, written
+from sweeping import small, written
 
 from planner.errors import InputError
 from planner.report import plots as drawn
@@ -196,54 +194,6 @@ def test_a_killed_scheduler_loses_no_point_silently() -> None:
     tasks = list(tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions()))
     statuses = [a.status for _, (a, _) in on_executor(tasks, lambda _: None, Cancelled())]  # type: ignore[arg-type,return-value]
     assert statuses == ["optimal", "failed", "failed"]
-
-
-@pytest.mark.slow
-def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) -> None:
-    """With its scheduler killed in the middle the command ends, not with status 0; every point has its row."""
-    pytest.importorskip("distributed")
-    scheduler = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard",
-         "--scheduler-file", str(tmp_path / "scheduler.json")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        wait_for(tmp_path / "scheduler.json")
-        address = json.loads((tmp_path / "scheduler.json").read_text())["address"]
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nworkers", "1", "--nthreads", "1",
-             "--no-dashboard", "--death-timeout", "20"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        output = tmp_path / "rows.jsonl"
-        child = subprocess.Popen(
-            [sys.executable, "-m", "planner", "sweep", str(written(tmp_path)), "--vary", f"{RACKS}=1:60:1",
-             "-o", str(output), "--dask", address],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        wait_for(output, rows=2)
-        scheduler.send_signal(signal.SIGKILL)
-        out, err = child.communicate(timeout=120)
-        worker.kill()
-        assert child.returncode == 1, (out, err)
-        assert " failed" in out and "--resume tries them again" in err
-        assert len({r.key for r in read_rows(output)}) == 60
-    finally:
-        for process in (scheduler, worker, child):
-            process.kill()
-            process.wait()
-
-
-def wait_for(path: Path, rows: int = 0) -> None:
-    """Wait until a file is there with so many lines."""
-    import time
-
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if path.exists() and path.stat().st_size and path.read_bytes().count(b"\n") >= rows:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(path)
 
 
 TEXTS = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\tx", "'=x", "plain", "-5", "a=b"]
