@@ -69,18 +69,12 @@ def case(
 ) -> Instance:
     """Return an instance whose module is one rack of 1 MW at the grid and 1 M$, with room for it."""
     spare, price = {"E": 10.0, "W": 10.0} | (headroom or {}), {"E": 40.0, "W": 40.0} | (usd_per_mwh or {})
-    used = sorted({n["balancing_authority"] for n in nodes})
-    grid = {
-        "balancing_authorities": [
-            {"id": b, "interconnection": AREAS[b], "headroom_mw": spare[b], "energy_usd_per_mwh": price[b]}
-            for b in used
-        ],
-        "nodes": list(nodes),
-        "lines": parts.get("lines", []),
-        "new_lines": parts.get("new_lines", []),
-        "rules": parts.get("rules", {}),
-        "prices": parts.get("prices", {}),
-    }
+    areas = [
+        {"id": b, "interconnection": AREAS[b], "headroom_mw": spare[b], "energy_usd_per_mwh": price[b]}
+        for b in sorted({n["balancing_authority"] for n in nodes})
+    ]
+    grid = {"balancing_authorities": areas, "nodes": list(nodes)}
+    grid |= {key: parts[key] for key in ("lines", "new_lines", "rules", "prices") if key in parts}
     rack = {"name": "r", "gpus": 8, "it_kw": 1000, "price_usd": 1e6}
     hardware = {"accelerator": ACCELERATOR, "rack": rack} | parts.get("hardware", {})
     rest = {k: parts[k] for k in ("limits", "wan", "pins") if k in parts}
@@ -152,11 +146,8 @@ def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[d
         for built in itertools.product(*(range(k.max_circuits + 1) for k in g.new_lines)):
             circuits = {k.id: n for k, n in zip(g.new_lines, built, strict=True)}
             priced = _priced(instance, request, racks, circuits)
-            if (
-                priced is not None
-                and _wired(instance, racks, circuits)
-                and _fed(g, {s: cost.facility_mw(h, r) for s, r in racks.items()}, circuits)
-            ):
+            loads = {s: cost.facility_mw(h, r) for s, r in racks.items()}
+            if priced is not None and _wired(instance, loads, circuits) and _fed(g, loads, circuits):
                 yield racks, priced
 
 
@@ -178,19 +169,17 @@ def _placed(instance: Instance, racks: dict[str, int]) -> bool:
     if rules.headroom and any(cost.facility_mw(h, r) > areas[b].headroom_mw for b, r in by_area.items()):
         return False
     split, total = rules.fault_split, sum(racks.values())
-    if split.enabled and (
-        len(by_sync) < split.min_interconnections or max(by_sync.values()) > split.max_share * total + 1e-9
-    ):
+    apart = len(by_sync) >= split.min_interconnections and max(by_sync.values()) <= split.max_share * total + 1e-9
+    if split.enabled and not apart:
         return False
     limit = instance.limits.facility_power_mw
     return len(racks) <= (rules.max_sites or 99) and (limit is None or cost.facility_mw(h, total) <= limit)
 
 
-def _wired(instance: Instance, racks: dict[str, int], circuits: dict[str, int]) -> bool:
+def _wired(instance: Instance, loads: dict[str, float], circuits: dict[str, int]) -> bool:
     assert instance.grid is not None
     g, rule = instance.grid, instance.grid.rules.interconnect
     nodes = {n.id: n for n in g.nodes}
-    loads = {s: cost.facility_mw(instance.hardware, r) for s, r in racks.items()}
     return not rule.enabled or all(
         rule.share * mw <= (usable_interconnect_mw(g, nodes[s], circuits) or 0.0) for s, mw in loads.items()
     )
@@ -228,12 +217,9 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
         built += cost.site_capex_usd(g, it_mw=cost.it_mw(h, r), facility_mw=cost.facility_mw(h, r))
         energy += cost.energy_usd_per_year(cost.facility_mw(h, r), usd_per_mwh[nodes[s].balancing_authority])
     for a, b in itertools.combinations(sorted(racks), 2):
-        km = (
-            wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[b].latitude, nodes[b].longitude)
-            * w.route_factor
-        )
+        places = (degrees for n in (nodes[a], nodes[b]) for degrees in (n.latitude, n.longitude))
         limit = g.rules.max_rtt_ms
-        if limit is not None and wan.rtt_ms(w, km) > limit:
+        if limit is not None and wan.rtt_ms(w, wan.great_circle_km(*places) * w.route_factor) > limit:
             return None
     capital = sum(racks.values()) * (h.rack.price_usd + request.fabric_usd_per_rack) + built
     budget = instance.limits.budget_usd

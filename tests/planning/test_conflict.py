@@ -2,7 +2,6 @@
 
 import re
 import time
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +27,7 @@ from planner.models.joint.joint_world import JointCache
 from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
 from planner.models.sites.split_model import conflict
 from planner.physics.network.fabric_designs import min_fabric_usd
-from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED, decision_of
+from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED
 from planner.plan.plan import Plan
 from planner.planning import conflict as conflicts
 from planner.planning import solve
@@ -134,18 +133,6 @@ def test_the_pins_with_which_a_deadline_is_missed_are_named() -> None:
     for left_out in named:
         others = {path: pins[path] for path in named if path != left_out}
         assert solved(late.replaced(pins=others)).status == "optimal"
-
-
-@each(
-    "others",
-    [(), ("limits.budget_usd",), ("limits.budget_usd", "pins.layout.tensor_parallel"), ("pins.sites.racks.x",)],
-)
-def test_a_missed_deadline_is_of_the_layout_whatever_else_is_in_conflict(others: tuple[str, ...]) -> None:
-    """So the search says it and the checker expects it: no layout is in time."""
-    late = replace(solve_joint(toy(6), Solving()), lower_bound=2.0, days=2.0)
-    pinned = toy(6).replaced(limits__deadline_days=1.0)
-    why = conflicts.too_late(pinned, late, Solving())
-    assert why is not None and why.decision == decision_of((*why.rules, *others)) == "layout"
 
 
 def test_a_deadline_below_every_bound_takes_no_search() -> None:
