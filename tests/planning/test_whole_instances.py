@@ -2,13 +2,14 @@
 
 import csv
 import json
+import random
 from pathlib import Path
 
 import drawn_keys
 import pytest
 from best_splits import split
 from each_case import each
-from joint_toys import toy
+from joint_toys import case, toy
 from sweeping import PINS
 from tiers import more, slow
 
@@ -51,10 +52,7 @@ TIERS = range(0, 2 * ALONE, 56)  # of the slow one
 
 @pytest.mark.parametrize("seed", [*QUICK, *slow(*TIERS), *more(*(n for n in range(0, 2 * ALONE, 7) if n not in TIERS))])
 def test_drawn_keys_are_answered_or_refused(seed: int) -> None:
-    """A small instance with one or two keys drawn ends in a plan that the checker agrees with, or in a complaint.
-
-    The decisions of an optimum, as pins, give the same value.
-    """
+    """A small instance with one or two keys drawn ends in a plan that the checker agrees with, or in a complaint."""
     data, keys = drawn_keys.instance(seed)
     try:
         plan = planner.solve(data, time_limit=2)
@@ -62,11 +60,22 @@ def test_drawn_keys_are_answered_or_refused(seed: int) -> None:
         assert all(": " in line for line in str(error).splitlines()), (keys, error)
         return
     assert planner.check(plan) == [], keys
-    if plan.status == "optimal" and plan.layout is not None:
+
+
+@pytest.mark.parametrize("seed", [*slow(*range(5)), *more(*range(5, 40))])
+def test_the_decisions_of_an_optimum_as_pins_give_its_value(seed: int) -> None:
+    """Of a toy of any kind, with failures or a goal in dollars too."""
+    r = random.Random(seed)
+    asked = r.choice([case(seed), toy(seed), toy(seed, sites=2, forced=r.random() < 0.5)])
+    goal = {"objective.minimize": "cost_usd", "limits.deadline_days": r.choice([0.02, 0.1, 1.0])}
+    asked = planner.changed(asked, r.choice([{}, {"reliability": "llama3-2024"}, {"objective.tolerance": 0.02}, goal]))
+    plan = planner.solve(asked)
+    assert plan.status in ("optimal", "infeasible") and not planner.check(plan)
+    if plan.layout is not None:
         own = {f"layout.{name}": getattr(plan.layout, name) for name in DECISIONS}
-        pinned = planner.solve(data | {"pins": data.get("pins", {}) | own})
-        assert pinned.status == "optimal" and planner.check(pinned) == [], keys
-        assert pinned.objective.value == pytest.approx(plan.objective.value, rel=1e-6), keys
+        pinned = planner.solve(asked.replaced(pins=asked.pins | own))
+        assert pinned.status == "optimal" and not planner.check(pinned)
+        assert pinned.objective.value == pytest.approx(plan.objective.value, rel=1e-6)
 
 
 def test_every_optional_key_is_drawn() -> None:
