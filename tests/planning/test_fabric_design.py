@@ -224,6 +224,7 @@ def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
     assert "Joins 32 hosts of 8 GPUs" in found.output
     plan = Plan.model_validate_json(out.read_text(encoding="utf-8"))
     assert isinstance(plan.instance, FabricInstance)
+    assert KEYS.keys() == {f"--{field.name.replace('_', '-')}" for field in fields(FabricWish)}  # each has its key
     question = tmp_path / "question.json"
     question.write_text(json.dumps(plan.instance.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
     again = invoke("fabric", "design", question, "--json")
@@ -316,7 +317,6 @@ def test_commands_that_ask_too_little_or_too_much_are_refused(words: str, compla
     path.write_text(designed(8).model_dump_json() if "pareto" in words else "{}", encoding="utf-8")
     assert complaint in refusal(invoke("fabric", *words.replace("FILE", str(path)).split()))
     assert list(tmp_path.iterdir()) == [path]
-    assert KEYS.keys() == {f"--{field.name.replace('_', '-')}" for field in fields(FabricWish)}  # in a file
 
 
 def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,6 +351,7 @@ REFUSED = [
     ("workload.precision.compute", "fp8", "hardware.pools[0].accelerator: "),
     ("pins", {"layout.tensor_parallel": 8}, "pins.layout.tensor_parallel: "),
     ("objective", {"minimize": "cost_usd"}, "objective.minimize: pools"),
+    ("hardware", {**SMALL["hardware"], "pool_link": {"gbps": 100}}, "pool_link: joins pools"),
 ]
 
 
@@ -358,5 +359,3 @@ REFUSED = [
 def test_what_does_not_go_with_pools_is_refused(path, value, words):
     with pytest.raises(InputError, match=re.escape(words)):
         load_instance(with_entries(small(), {path: value}))
-    with pytest.raises(InputError, match="pool_link: joins pools"):
-        load_instance(with_entries(pool_alone(small(), "h100"), {"hardware.pool_link": {"gbps": 100}}))

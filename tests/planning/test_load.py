@@ -132,7 +132,10 @@ def test_malformed_file(tmp_path: Path, text: str, word: str) -> None:
     with pytest.raises(InputError) as error:
         load_instance(path)
     assert str(path) in str(error.value) and word in str(error.value)
-    with pytest.raises(InputError, match=r"5gw\.json"):  # the nearest to a file that there is not
+
+
+def test_missing_file_names_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"5gw\.json"):
         load_instance(ROOT / "instances" / "5qw.json")
 
 

@@ -119,8 +119,6 @@ def test_wrong_paths_are_named(path: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
         axes.check_path(MAIN, path)
     assert problem in str(caught.value)
-    with pytest.raises(InputError, match="network is not in the instance"):
-        axes.check_path(RACK, "network.transport.slowdown")
 
 
 def test_a_hint_is_a_path_of_the_entry_that_it_means() -> None:
@@ -169,6 +167,8 @@ def test_bad_points_are_named_before_anything_runs() -> None:
     """A value that no instance may have is refused with its point, by the call and not by the first row."""
     with pytest.raises(InputError, match=r"point 1 \(limits.max_batch_tokens=-1\).*greater than 0"):
         planner.sweep(RACK, {"limits.max_batch_tokens": [4e6, -1]})
+    with pytest.raises(InputError, match="network is not in the instance"):
+        planner.sweep(RACK, {"network.transport.slowdown": [1.0]})
 
 
 @each(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
