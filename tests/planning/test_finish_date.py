@@ -169,12 +169,14 @@ def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanat
 
 
 def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explanation]) -> None:
-    """Each month at which something becomes ready is the plan's or has a line with the soonest end from then on."""
+    """Each month at which something becomes ready is the plan's or has a line with the soonest end from then on.
+
+    A site that is ready after the plan starts is said to be late.
+    """
     i, plan, found = explanation
-    assert i.grid is not None and plan.objective.value is not None
-    months = {node.ready_months for node in i.grid.nodes if node.site}
-    own = start_days(i, plan.sites) / DAYS_A_MONTH
-    assert {x.months for x in found.starts} | {own} == months
+    ready = {node.id: node.ready_months for node in i.grid.nodes if node.site}
+    own, text = start_days(i, plan.sites) / DAYS_A_MONTH, explanation_text(found)
+    assert {x.months for x in found.starts} | {own} == {*ready.values()}
     assert found.start_days == pytest.approx(own * DAYS_A_MONTH)
     for x in found.starts:
         alone = solve_joint(goal(within(i, x.months), "days_to_train"), Solving()).days
@@ -183,18 +185,11 @@ def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explan
             assert x.start_days >= plan.objective.value
         else:
             assert x.days == (None if alone is None else pytest.approx(x.start_days + alone, rel=1e-9))
-        assert f"month {x.months:g} ({', '.join(x.ready)})" in explanation_text(found)
-
-
-def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Explanation]) -> None:
-    i, plan, found = explanation
-    assert i.grid is not None and plan.sites is not None
-    late = {node.id: node.ready_months for node in i.grid.nodes if node.site}
-    start = start_days(i, plan.sites) / DAYS_A_MONTH
+        assert f"month {x.months:g} ({', '.join(x.ready)})" in text
     for x in (x for x in found.nodes if not x.opened):
-        expected = late[x.node] if late[x.node] > start * (1 + 1e-9) else None
-        assert x.ready_months == expected
-        assert expected is None or f"ready in month {expected:g}, after the plan starts" in explanation_text(found)
+        late = ready[x.node] if ready[x.node] > own * (1 + 1e-9) else None
+        assert x.ready_months == late
+        assert late is None or f"ready in month {late:g}, after the plan starts" in text
 
 
 WHOLE = "total_cost_of_ownership_usd"
