@@ -119,8 +119,9 @@ def evaluate(
         The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
     from planner.instance.instance import of_one_layout
+    from planner.instance.plausible_ranges import warn
     from planner.planning.evaluate import evaluated
-    from planner.planning.load import load_instance, warn
+    from planner.planning.load import load_instance
 
     pins = {f"layout.{key}": value for key, value in (layout or {}).items()}
     request = of_one_layout(load_instance(instance, pins=pins, searched=False, constants=constants))
@@ -184,9 +185,10 @@ def explain(
     """
     from planner.imports.instance_file import holds_plan
     from planner.instance.instance import of_one_layout
+    from planner.models import Options
     from planner.plan.plan import Plan
-    from planner.planning.explain import explained, proven_plan
-    from planner.planning.solve import options_of, read_question
+    from planner.planning.explanation import explained, proven_plan
+    from planner.planning.solve import read_question
     from planner.solvers.progress import Reporter, turn
     from planner.solvers.signals import Deadline, ended_by
 
@@ -194,7 +196,7 @@ def explain(
     if isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
         plan = read_plan(Path(instance))
     request = read_question(instance, pins, constants, of_one_layout)
-    options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
+    options = Options(time_limit=time_limit, seed=seed, threads=threads)
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
     asked = plan if plan is not None and request == plan.instance and proven_plan(plan) else request
     with ended_by(interrupt), turn(Deadline()):
@@ -250,12 +252,13 @@ def frontier(
         The input cannot be used, or has no such curve: a fabric alone, pools, a model chosen for the least loss.
     """
     from planner.instance.instance import refuse_without_curve
+    from planner.models import Options
     from planner.planning import frontier as search
-    from planner.planning.solve import options_of, read_question
+    from planner.planning.solve import read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by, ending_at_once
 
-    options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
+    options = Options(time_limit=time_limit, seed=seed, threads=threads)
     with ending_at_once():
         request = read_question(changed(instance, set) if set else instance, None, constants, refuse_without_curve)
     reporter = Reporter(on_line=progress, on_event=on_progress)
@@ -299,12 +302,13 @@ def layouts(
         The input cannot be used, or has several layouts: pools, alternatives to the hardware.
     """
     from planner.instance.instance import of_one_layout
+    from planner.models import Options
     from planner.planning.frontier import near_layouts
-    from planner.planning.solve import options_of, read_question
+    from planner.planning.solve import read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by
 
-    options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
+    options = Options(time_limit=time_limit, seed=seed, threads=threads)
     request = read_question(instance, pins, constants, of_one_layout)
     with ended_by(interrupt):
         return near_layouts(request, options, Reporter(on_event=on_progress), within=within)
@@ -405,13 +409,11 @@ def solve(
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error,
         and so is one that the checker disagrees with: its `verified` is false and its `violations` say on what.
     """
-    from planner.planning.solve import options_of, read_question, solve_once
-    from planner.solvers.progress import Reporter
+    from planner.planning.solve import Session
 
-    reporter = Reporter(on_line=progress, on_event=on_progress)
-    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-    question = read_question(instance, pins, constants)
-    return solve_once(question, options, reporter, interrupt=interrupt, models=models, curve=curve)
+    how: dict[str, Any] = {"solver": solver, "pins": pins, "models": models, "curve": curve, "constants": constants}
+    how |= {"progress": progress, "on_progress": on_progress, "interrupt": interrupt}
+    return Session().solve(instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, **how)
 
 
 @bounded

@@ -57,7 +57,8 @@ def design(
     as_json: Annotated[bool, "Print the plan as JSON and nothing else."] = False,
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
-    from planner.planning.load import question_of, question_of_options
+    from planner.imports.fabric_options import fabric_data
+    from planner.planning.load import question_of
     from planner.report.summary import summary, terminal_width
 
     pins = console.read_pins(pin)
@@ -65,7 +66,7 @@ def design(
     if given is not None and options:
         what = f"{given} says what the fabric is for: write {KEYS[options[0]]} there, or give options alone"
         raise InputError(f"{options[0]}: {what}")
-    question = question_of(question_of_options(wish) if given is None else given, pins)
+    question = question_of(fabric_data(wish) if given is None else given, pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
     print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
@@ -172,7 +173,8 @@ def pareto(
     from planner.formats.yaml_text import read_data
     from planner.imports.instance_file import instance_path
     from planner.planning.load import load_instance, question_of
-    from planner.planning.site_fabrics import axes_of, frontier, rules_given, table, table_by_ratio
+    from planner.planning.site_fabrics import axes_of, frontier, rules_given
+    from planner.report.tables import fabric_ratio_table, fabric_table
 
     parts = [] if wish.leaf_sizes is None else wish.leaf_sizes.split(",")
     if wrong := [part for part in parts if not (part.isdecimal() and int(part) >= 1)]:
@@ -192,7 +194,7 @@ def pareto(
         trades = list(by_ratio(asked, time_limit))
         if output is not None:
             write_atomically(output, "".join(f"{json.dumps(row)}\n" for row in trades))
-        print(json.dumps(trades, indent=1) if as_json else table_by_ratio(trades))
+        print(json.dumps(trades, indent=1) if as_json else fabric_ratio_table(trades))
         raise Exit(ExitCode.DONE if trades else ExitCode.INFEASIBLE)
     if kind_of(data) == "plan":
         if constants is not None:
@@ -219,7 +221,7 @@ def pareto(
     if as_json:
         print(json.dumps(rows, indent=1))
     elif rows:
-        print(table(rows))
+        print(fabric_table(rows))
     raise Exit(ExitCode.DONE if rows else ExitCode.LIMIT if late else ExitCode.INFEASIBLE)
 
 

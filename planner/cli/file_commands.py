@@ -175,10 +175,10 @@ def launch(
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     from planner.exports.launch import FORMS, STACKS, launch_file, run_of
+    from planner.exports.runnable_layout import own_step, runnable_layout
     from planner.formats.cluster_files import placement_of
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipes import form_of, run_of_text, written_like
-    from planner.planning.evaluate import own_step, runnable_layout
 
     framework = next((name for name, stack in STACKS.items() if stack == framework), framework)  # as plans name them
     text = "" if like is None else read_text(like, REMEDY)

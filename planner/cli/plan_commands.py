@@ -234,12 +234,14 @@ def evaluate(
     constants: console.Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
+    from planner.exports.runnable_layout import OTHER_DECISIONS, layout_question, with_switches
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipes import doubts, layout_of_run, run_of_text
     from planner.instance.instance import long_names
-    from planner.planning import evaluate as evaluating
+    from planner.planning.evaluate import evaluated, plan_of_layout
     from planner.planning.load import load_instance
     from planner.report import verdict
+    from planner.report.evaluated_layout import evaluation_text
     from planner.report.summary import fitted, lines_of, terminal_width
 
     asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
@@ -261,13 +263,13 @@ def evaluate(
     pins |= long_names(console.read_pins(pin), "--pin")
     request = load_instance(asked, pins=pins, searched=False, constants=constants)
     if run is not None:
-        request = evaluating.with_switches(request, run.switches, str(from_flags), run.items.note())
+        request = with_switches(request, run.switches, str(from_flags), run.items.note())
     evaluation = planner.evaluate(request)
     console.tell_not_modelled(request)
     if output is not None:
         # What is written must be what its own instance gives, so the layout is predicted once more without the rest.
         given = evaluation.layout
-        alone = evaluating.layout_question(request, given.gpus_used + given.gpus_idle)
+        alone = layout_question(request, given.gpus_used + given.gpus_idle)
         racks = alone.hardware.racks or 0
         # Racks that carry its stages, where none carries parts of two that are not together in others.
         whole = given.rack_stages * sum(given.racks_per_stage_by_site.values())
@@ -275,14 +277,14 @@ def evaluate(
             apart = f"a plan has no two stages meet in one as in {racks:,}"
             print(f"{output}: of {whole:,} racks: {apart}", file=sys.stderr)
             alone = alone.replaced(hardware__racks=whole)
-        predicted = evaluating.evaluated(alone)
-        left_out = [part for part in evaluating.OTHER_DECISIONS if getattr(request, part) is not None]
+        predicted = evaluated(alone)
+        left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
             parts = f"without {', '.join(left_out)}"
             print(f"{output}: of the layout alone, {parts}: {predicted.step_seconds:.4g} s a step", file=sys.stderr)
-        console.write_model(evaluating.plan_of_layout(alone, predicted.layout), output)
+        console.write_model(plan_of_layout(alone, predicted.layout), output)
     costs = "\n".join(lines_of(verdict.run(request, evaluation.run)))
-    text = fitted(f"{evaluating.summary(evaluation, why=why)}\n{costs}", terminal_width())
+    text = fitted(f"{evaluation_text(evaluation, why=why)}\n{costs}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 
@@ -297,7 +299,7 @@ def explain(
     progress: console.ProgressOptions,
 ) -> None:
     """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
-    from planner.planning.explanation import summary
+    from planner.report.explained_plan import explanation_text
     from planner.report.summary import fitted, terminal_width
 
     pins, instance = console.read_pins(asked.pin), asked.changed()
@@ -305,7 +307,7 @@ def explain(
 
     def print_more(grown: "Explanation") -> None:
         nonlocal printed
-        lines = fitted(summary(grown), terminal_width()).splitlines()
+        lines = fitted(explanation_text(grown), terminal_width()).splitlines()
         if lines[printed:] and not as_json:
             print("\n".join(lines[printed:]), flush=True)
         printed = len(lines)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import cache, reduce
 from itertools import islice
 from operator import getitem
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError, ValidationError
 
 from planner.errors import InputError, hint, shown
-from planner.instance.catalogue_entries import UNKNOWN_NAME
+from planner.instance.catalogue_entries import UNKNOWN_NAME, Named
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -59,7 +59,10 @@ class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return value
 
     def replaced(self, **values: Any) -> Self:
-        """Return frozen data with other values, which are not validated; `limits__budget_usd` names one of a part."""
+        """Return frozen data with other values, which are not validated; `limits__budget_usd` names one of a part.
+
+        A part may be given by the name of its entry in the catalogue, as in a file.
+        """
         inner: dict[str, dict[str, Any]] = {}
         for path in [path for path in values if "__" in path]:
             part, _, name = path.partition("__")
@@ -67,7 +70,22 @@ class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         values |= {part: getattr(self, part).replaced(**own) for part, own in inner.items()}
         if unknown := values.keys() - type(self).model_fields.keys():
             raise AttributeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        for name, value in values.items():
+            of_names = any(isinstance(x, str) for x in (value if isinstance(value, tuple) else (value,)))
+            if of_names and (entry := _part_of_catalogue(type(self), name)) is not None:
+                values[name] = entry.validate_python(value)
         return self.model_copy(update=values)
+
+
+@cache
+def _part_of_catalogue(kind: type[BaseModel], name: str) -> TypeAdapter[Any] | None:
+    """Return the type of a field of frozen data that takes entries of the catalogue by name; None: it takes none."""
+
+    def named(part: Any) -> bool:
+        return isinstance(part, Named) or any(map(named, get_args(part)))
+
+    whole = kind.model_fields[name].rebuild_annotation()
+    return TypeAdapter(whole) if named(whole) else None
 
 
 class Sourced(Frozen):

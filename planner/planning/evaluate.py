@@ -5,19 +5,16 @@ switches.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import groupby, product
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 from planner.calibration.constants import CODE, GPU, is_tunable
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, nearest_choices
 from planner.instance.base_types import Frozen
-from planner.instance.framework_rules import Overlap
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION, DISPATCH_SECONDS
@@ -29,19 +26,16 @@ from planner.physics.training import parallel_strategy, step_prediction
 from planner.physics.training.layer_time import overlaps_tensors
 from planner.physics.training.memory import memory_by_stage, worst_memory
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
-from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, layout_values, strategy_of
-from planner.physics.training.schedule import recomputed_alike
+from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers
 from planner.physics.training.step_prediction import free_conditions, machine_of, memory_limit_bytes
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
-from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan, name_of_part
+from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
 from planner.planning.changed_instance import solved_with
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
-from planner.units import counted
 
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
-OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of a layout alone is without
 
 
 class Constant(Frozen):
@@ -256,15 +250,6 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     return rack_stages * math.ceil(strategy.data_parallel / together) * spread
 
 
-def layout_question(instance: Instance, gpus: int) -> Instance:
-    """Return an instance to evaluate a layout without other decisions; its racks, if unstated, hold `gpus` GPUs."""
-    pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
-    if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
-        pins["layout.data_parallel"] = sum(by_site.values())
-    racks = instance.hardware.racks or -(-gpus // instance.hardware.rack.gpus)
-    return instance.replaced(hardware__racks=racks, pins=pins, **dict.fromkeys(OTHER_DECISIONS))
-
-
 def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
     """Return the plan of an evaluated layout, which no search chose: feasible at best, without a bound or rules."""
     name, value = "days_to_train", layout.metrics.days_to_train
@@ -280,24 +265,6 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
         run=cost.section(asked, value, bill, racks),
         stopped="limit",
     )
-
-
-def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
-    """Return an instance whose software stack has the switches of a run; `note` adds its parts that are not modelled.
-
-    `overlaps` may be a mapping of some of them, on or off: the others stay as they are.
-    """
-    work = instance.workload
-    software = machine_of(instance).software
-    stated = switches.get("overlaps")
-    if isinstance(stated, Mapping):
-        kept = {overlap for overlap in software.overlaps if stated.get(overlap, True)}
-        kept |= {overlap for overlap, on in stated.items() if on}
-        switches = {**switches, "overlaps": tuple(sorted(kept))}
-    source = software.source if isinstance(software.source, dict) else {}
-    update = {**switches, "source": source | dict.fromkeys(switches, where)} if switches else {}
-    noted = work.note if note is None else "; ".join(text for text in (work.note, f"{where}: {note}") if text)
-    return instance.replaced(workload__software=software.replaced(**update), workload__note=noted)
 
 
 def stack_text(machine: Machine) -> str:
@@ -406,176 +373,3 @@ def _extrapolations(
         fitted = sorted(path for path in every if path.startswith(where) and is_tunable(path))
         if own := tuple(path for path in fitted if not every[path].source.startswith(CALIBRATED)):
             yield Extrapolation(reason=reason, constants=own)
-
-
-def summary(result: Evaluation, *, why: bool = False) -> str:
-    """Write an evaluated layout as one screen: time and memory by part; `why`: with the constants behind them."""
-    layout = result.layout
-    tensor, context, expert = layout.degrees
-    batch = f"{counted(layout.microbatches_per_step, 'micro-batch')} of {layout.microbatch_sequences}"
-    (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
-    bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
-    support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
-    lines = [
-        f"{result.name}: your layout {'fits' if result.fits else 'does not run'}",
-        f"LAYOUT     TP {tensor} x CP {context} x EP {expert} x PP {layout.pipeline_parallel} "
-        f"(v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}; {batch}; "
-        f"ZeRO-{layout.zero_stage}, recompute {layout.recompute}"
-        f"{', sequence parallel' if layout.sequence_parallel else ''}",
-        f"           {layout.gpus_used:,} GPUs; {result.tokens_per_step / 1e6:,.2f}M tokens a step; "
-        f"{result.days_to_train:,.1f} days; MFU {100 * result.mfu:.1f} %",
-        f"           {result.stack}",
-        *(f"           left open: {text}" for text in result.filled.values()),
-        *(f"           {problem}" for problem in result.problems),
-        f"TIME       {result.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s",
-        f"           {first:,.1f} to {last:,.1f} days; like runs: {like.rows} of {like.name}, {bias}",
-        f"           of {support}; the fitted constants leave {result.constants_deviation:.1%}",
-    ]
-    for reason in result.extrapolated:
-        names = ", ".join(path.rsplit(".", 1)[1] for path in reason.constants)
-        behind = f": rests on {names}" if 0 < len(reason.constants) <= 12 else ""
-        lines.append(f"           extrapolated: {reason.reason}{behind}")
-    for part, line in time_lines(result).items():
-        texts = []
-        for constant in result.rests_on[part] if why else ():
-            value, rows = constant.value, ""
-            if isinstance(value, tuple):
-                value = "+".join(value) or "none"
-            elif isinstance(value, (int, float)):
-                value = f"{value:.4g}"
-            if constant.rows is not None and constant.rows < step_errors.FEW_ROWS:
-                rows = f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
-            texts.append(f"{constant.path.split('.', 1)[1]} {value}{rows}")
-        lines.append(f"{line}   {', '.join(texts)}" if why else line)
-    lines += memory_lines(result)
-    # Stages in a row that have the same memory share a line, with its parts, the largest first.
-    stages = []
-    for of in result.memory_by_stage_bytes:
-        sizes = sorted(((part, size) for part, size in of.items() if size > 0), key=lambda item: -item[1])
-        parts = " + ".join(f"{size / 1e9:.1f} {name_of_part(part)}" for part, size in sizes)
-        stages.append(f"{sum(of.values()) / 1e9:.1f} GB = {parts}")
-    for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
-        first_stage, *others = group
-        name = f"stages {first_stage} to {others[-1]}" if others else f"stage {first_stage}"
-        lines.append(f"  {name:28}{text}")
-    return "\n".join(lines)
-
-
-def time_lines(metrics: LayoutMetrics) -> dict[str, str]:
-    """Write a line for each part of an evaluated step that does not round to 0, longest first: seconds, share."""
-    seconds, lines = metrics.breakdown_seconds, dict[str, str]()
-    for part in sorted(seconds, key=lambda part: -seconds[part]):
-        if (share := seconds[part] / metrics.step_seconds) > 1e-9:  # rounding apart
-            lines[part] = f"  {name_of_part(part):28}{seconds[part]:9.4g} s {100 * share:6.1f} %"
-    return lines
-
-
-def memory_lines(metrics: LayoutMetrics) -> list[str]:
-    """Write the memory in GB of the fullest GPU of an evaluated layout, and a line for each part of it."""
-    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
-    head = f"MEMORY     {used:.1f} of {limit:.1f} GB on the fullest GPU"
-    parts = sorted(metrics.memory_breakdown_bytes.items(), key=lambda item: -item[1])
-    return [head, *(f"  {name_of_part(part):28}{size / 1e9:9.2f} GB" for part, size in parts if size)]
-
-
-@dataclass(frozen=True, slots=True)
-class RunnableLayout:
-    """A layout near a plan's that a training framework runs, the choices that differ, and its step time."""
-
-    run: LaunchRun
-    changes: dict[str, tuple[Any, Any]]  # before and after
-    step_seconds: float
-    longer: float  # share of the plan's step
-
-
-def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayout | None:
-    """Return the fastest near layout that fits and the framework runs; None where it runs the plan's own.
-
-    Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
-    InputError: none of them has the memory.
-    """
-    choices = nearest_choices(run, framework)
-    if not choices:
-        return None
-    own = layout_values(strategy_of(run.layout))
-    question = layout_question(plan.instance.replaced(pins={}), run.gpus)
-    before, best = _predicted(question, own), None
-    by_stage = framework in ("megatron", "nemo")
-    # The layouts near it: other virtual and ZeRO stages, more expert parallelism, and even layers too.
-    near, machine = own | choices, machine_of(question)
-    stages, split, chunks = near["pipeline_parallel"], near["layers_per_stage"], [1]
-    interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
-    if stages > 1 and not near["microbatches_per_step"] % stages and interleaved:
-        chunks = list(range(1, min(*split, 8) + 1))  # 8 are tried at most
-    ranks, experts = near["data_parallel"] * math.prod(near[name] for name in STAGE_DEGREES), [near["expert_parallel"]]
-    if machine.model.experts is not None and "expert" in machine.software.parallelism:
-        count = machine.model.experts.count
-        experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
-    splits = sorted({tuple(even_layers(sum(split), stages))} | (set() if framework == "deepspeed" else {split}))
-    zeros = [stage for stage in machine.software.zero_stages_under(stages) if stage >= near["zero_stage"]]
-    for virtual, layers, zero, expert in product(chunks, splits, zeros, experts):
-        layout = near | {"virtual_stages": virtual, "layers_per_stage": layers}
-        layout |= {"zero_stage": zero, "expert_parallel": expert}
-        most, kept = -(-max(layers) // virtual), "none" if layout["recompute"] == "full" else layout["recompute"]
-        low, high, found = 0, most if by_stage else 1, None
-        while low <= high:  # the fewest recomputed layers with which it fits in memory
-            each = (low + high) // 2
-            counts = recomputed_alike(layers, virtual, each if by_stage else each * most).tolist() if each else ()
-            values = layout | {"recompute": "full" if each else kept, "recomputed_layers_per_stage": tuple(counts)}
-            tried = _predicted(question, values)
-            if tried.fits_memory:
-                found, high = (values, tried), each - 1
-            else:
-                low = each + 1
-        if found is not None and (best is None or found[1].step_seconds < best[1].step_seconds):
-            best = found
-    if best is None:
-        raise InputError(f"layout: no layout near it that {framework} runs has the memory; plan with other pins")
-    values, after = best
-    changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
-    changed = replace(run, layout=run.layout.replaced(**{key: value for key, (_, value) in changes.items()}))
-    return RunnableLayout(changed, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
-
-
-def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
-    """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
-    question = plan.instance.replaced(pins={})
-    layout = layout_values(strategy_of(run.layout))
-    overlaps: tuple[Overlap, ...] = get_args(Overlap)
-    ours = machine_of(question).software
-    theirs = machine_of(with_switches(question, switches, where, None)).software
-    pairs: dict[str, tuple[Any, Any]] = {name: (name in theirs.overlaps, name in ours.overlaps) for name in overlaps}
-    pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in switches if name != "overlaps"}
-    # Recomputed modules are the layout's.
-    pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"}
-
-    def step_of(names: Collection[str]) -> tuple[float, float, float]:
-        """Predict the step of a plan's layout with these switches as in the run file, the others as in the plan."""
-        some = {name: pairs[name][0] for name in names}
-        hidden = {name: some.pop(name) for name in overlaps if name in some}
-        found = _predicted(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
-        return found.step_seconds, found.memory_bytes_per_gpu, found.memory_limit_bytes
-
-    file, before = step_of(pairs), step_of(())
-    if file == before:
-        return []
-    # A switch acts alone, or where all others are as in the file.
-    acting = [name for name in pairs if step_of([name]) != before or step_of(pairs.keys() - {name}) != file] or [*pairs]
-    words = {True: "on", False: "off", None: "not stated"}
-    stated = []
-    for name in acting:
-        own, plans = (words.get(value, value) for value in pairs[name])
-        stated.append(f"{f'overlap of {name}' if name in overlaps else name} {own} (plan: {plans})")
-    seconds, used, limit = file
-    more = f", and {used / 1e9:.1f} GB of memory, {before[1] / 1e9:.1f} with the plan's" if used > before[1] else ""
-    over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else more
-    longer = f"{seconds / before[0] - 1:+.2%} on {before[0]:.4g} s with the plan's"
-    return [
-        f"its switches stay, and are not the plan's: {', '.join(stated)}",
-        f"a step takes {seconds:.4g} s with them, {longer}{over}",
-    ]
-
-
-def _predicted(instance: Instance, values: dict[str, Any]) -> LayoutMetrics:
-    strategy = strategy_of(values | {"data_parallel_by_site": {"cluster": values["data_parallel"]}})
-    return step_prediction.metrics(instance, free_conditions(transport_slowdown_of(instance.network)), strategy)

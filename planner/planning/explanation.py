@@ -1,16 +1,53 @@
-"""An explanation: what a plan's choices and limits are worth, or why there is none, as data and as lines of text."""
+"""The explanation of a plan: what other decisions cost and more of each limit is worth, or what a plan would need."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import chain, takewhile
+from typing import Any
 
 from pydantic import Field
 
+from planner.checks.check_plan import check
+from planner.errors import InputError
 from planner.instance.base_types import Frozen
-from planner.models import NodeLoad, Relaxation
-from planner.plan.certificate import Conflict, Status, Violation, disagreement
-from planner.plan.plan_sections import LayoutPlan
-from planner.planning.evaluate import memory_lines, time_lines
-from planner.units import amount, money, power, short, words
+from planner.instance.hardware import DAYS_A_MONTH
+from planner.instance.instance import Instance
+from planner.models import NodeLoad, Options, Relaxation
+from planner.models.joint.joint_world import JointCache, JointPlan, World
+from planner.models.joint.search.fewest_days import ANY_PLAN
+from planner.models.joint.solve_joint import Solving, strategy_of
+from planner.models.joint.stage_split import Column
+from planner.physics.site import cost
+from planner.physics.training.parallel_strategy import layout_values
+from planner.physics.training.step_prediction import machine_of
+from planner.plan.certificate import Conflict, Status, Violation
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan, SitesPlan
+from planner.planning import changed_instance
+from planner.planning.changed_instance import (
+    Change,
+    Variant,
+    in_days_of_training,
+    in_fewest_days,
+    limits_of,
+    variants_of,
+)
+from planner.planning.conflict import briefly
+from planner.planning.hardware_choice import best_choice, in_time
+from planner.planning.solve import column_of, solve_instance
+from planner.solvers.progress import Progress, start
+from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.units import words
 
+ROUNDING = 1e-9  # relative: days that differ by less are the same
+TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
+# Limits whose plans stay plans with more of them; those of sites are asked together first.
+OF_SITES = ("facility power", "headroom", "generation", "interconnect", "line ratings", "land")
+LOOSER = ("budget", "deadline", "batch", "memory", *OF_SITES)
+AT_LEAST = 40.0  # seconds that they may take in any case
+FEW_CLOSED = 3  # candidates, the largest, that are opened before limits are raised; the others come last
 SHOWN = 5e-5  # a loss below which a line shows none
 
 
@@ -106,67 +143,6 @@ class Explanation(Frozen):
     interrupted: bool = Field(False, description="An interrupt came before all of it was asked.")
 
 
-def summary(e: Explanation) -> str:
-    """Write an explanation as one screen of text; one that has grown has more lines at its end."""
-    best = f"{amount(e.best_days)} days" if e.best_days is not None else money(e.best_usd) if e.best_usd else ""
-    against = f"; all below is set against the best plan's {best}" if best else ""
-    lines = [*disagreement(e.violations), f"{e.name}: {e.status}{against}"]
-    if e.conflict is not None:
-        lines += [f"  No plan: {e.conflict.reason}."]
-        lines += [f"  {e.conflict.in_words}."] if e.conflict.rules else []
-        outside = "  Proven over the declared space (docs/joint.md; --json names what is outside)."
-        lines += [outside] if e.outside else []
-    lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
-    if e.layout is not None:
-        m = e.layout.metrics
-        lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m).values(), *memory_lines(m)]
-    lines += _site_lines(e.nodes, e.relaxations)
-    alike = [x for x in e.others if x.proved and x.as_good]
-    different = [x for x in e.others if x not in alike]
-    counted_from = "" if e.start_days is None else "; days count from the decision"
-    starts = "STARTS     the soonest end from each other month at which something becomes ready"
-    sites = "SITES      the best plan with one site closed or opened, all others solved again"
-    more = "MORE       what a little more of each limit saves, all decisions solved again"
-    instead = f"INSTEAD    the best plan with one choice changed, all others solved again{counted_from}"
-    lines += [starts, *map(_start_line, e.starts)] if e.starts else []
-    lines += [sites, *(_other_line(x, e.start_days) for x in e.sites)] if e.sites else []
-    lines += [more, *map(_worth_line, e.worth)] if e.worth else []
-    lines += [instead, *(_other_line(x, e.start_days) for x in different)] if e.others else []
-    none = [x for x in alike if x.loss is None]
-    for name, some in (("AS GOOD", [x for x in alike if x not in none]), ("NO PLAN", none)):
-        changed = "; ".join(changed_in_words(x.choice, x.plan_value, x.value) for x in some)
-        lines += [f"{name:11}{changed}"] if some else []
-    lines += [f"NOT ASKED  for want of time (--time-limit gives more): {'; '.join(e.unasked)}"] if e.unasked else []
-    return "\n".join([*lines, *(["interrupted: what is left was not asked"] if e.interrupted else [])])
-
-
-def _start_line(x: OtherStart) -> str:
-    names = f" ({', '.join(x.ready)})" if x.ready else ""
-    if x.days is None and x.proved:
-        end = "no plan" if x.bound_days is None else f"the plan has ended before day {x.start_days:,.1f}"
-    elif x.days is None:
-        end = "no plan found in time"
-    else:
-        end = f"ends on day {x.days:,.1f} ({100 * (x.loss or 0.0):+.2f} %)"
-    bound = "" if x.bound_days is None else f", day {x.bound_days:,.1f} at least"
-    return f"  month {x.months:g}{names}: {end}{'' if x.proved else f'; not proven{bound}'}"
-
-
-def _other_line(x: Other, start_days: float | None) -> str:
-    loss = 0.0 if x.loss is not None and x.as_good else x.loss
-    days = "" if x.days is None else f"{amount(x.days)} days"
-    if x.start_days is not None and start_days is not None and abs(x.start_days - start_days) > SHOWN:
-        days += f", from day {x.start_days:,.1f} on"
-    value = "" if loss is None else money(x.usd) if x.usd is not None else days
-    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({value})"
-    if not x.proved:
-        cost = "no plan found in time" if x.loss is None else cost
-        bound = money(x.bound_usd) if x.bound_usd is not None else f"{amount(x.bound_days or 0.0)} days"
-        cost += f"; not proven, {bound} at least" if x.bound_days or x.bound_usd else "; not proven"
-    same = f", the plan of {x.same_as}" if x.same_as else ""
-    return f"  {changed_in_words(x.choice, x.plan_value, x.value)}: {cost}{same}"
-
-
 def changed_in_words(choice: str, plan_value: str, value: str) -> str:
     """Write the decision that an explanation changes: tensor parallel 4 instead of 8, site abilene closed."""
     own, other = ({"True": "on", "False": "off"}.get(x, x) for x in (plan_value, value))
@@ -174,42 +150,394 @@ def changed_in_words(choice: str, plan_value: str, value: str) -> str:
     return f"{name} {own} {other}" if choice == "site" else f"{name} {other} instead of {own}"
 
 
-def _worth_line(x: Worth) -> str:
-    in_days = x.days_saved is not None
-    saved, most = (x.days_saved or 0.0, x.most_days_saved) if in_days else (x.usd_saved or 0.0, x.most_usd_saved)
+def explained(
+    asked: Instance | Plan, options: Options, progress: Progress, *, near: int = 0, within: float = 0.05
+) -> Iterator[Explanation]:
+    """Yield a plan's explanation as it grows: the plan, its sites, what more of each limit is worth, other choices.
 
-    def shown(value: float, digits: str = ",.4g") -> str:
-        return f"{value:{digits}} days" if in_days else money(value)
+    An instance is solved first, for the very best plan, without a tolerance: within one a plan's days say nothing of
+    what a limit is worth. A plan that is proven is taken as it is, with the best days that its tolerance began from.
+    At an interrupt the last one has what was asked before it. `near` plans over other sets of sites are listed, of
+    those `within` a share of the best.
+    """
+    clock, cache = Deadline(), JointCache()
+    if isinstance(asked, Plan):
+        plan = asked
+        if plan.objective.name == "frontier":
+            raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
+    else:
+        very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
+        plan = solve_instance(very_best, options, progress, cache=cache)
+    found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
+    late, unasked = list[Other](), list[str]()  # late: what costs nothing, or leaves no plan
+    interrupted = plan is not asked and plan.stopped == "interrupted"
+    if plan.layout is None:
+        sites_alone = plan.conflict is None or plan.conflict.decision == "sites"
+        outside = "" if sites_alone or plan.status != "infeasible" else plan.objective.outside
+        found, answers = found.replaced(conflict=plan.conflict, outside=outside), _enough(plan, options)
+    else:
+        if plan.instance.objective.minimize == "finish_date":
+            found = found.replaced(start_days=changed_instance.start_days(plan.instance, plan.sites))
+        seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
+        together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
+        questions = _Questions(plan, cache, together, options, progress, unasked=unasked)
+        in_dollars = plan.instance.objective.in_dollars
+        found = found.replaced(**{"best_usd" if in_dollars else "best_days": questions.best})
+        answers = _answers(questions, found.start_days, near, within)
+    yield found
+    try:
+        for name, *items in () if interrupted else answers:
+            if name == "others" and items[0].proved and items[0].as_good:
+                late += items
+            else:
+                yield (found := found.replaced(**{name: (*getattr(found, name), *items)}))
+    except (KeyboardInterrupt, OutOfTimeError):
+        interrupted = True
+    yield found.replaced(others=(*found.others, *late), unasked=tuple(unasked), interrupted=interrupted)
 
-    def counted(value: float) -> str:
-        """Write the amount of a limit that an explanation adds: $30.00M of budget, 10 MW of headroom."""
-        what, _, of = x.unit.partition(" ")
-        one = f"{what.removesuffix('s')} {of}".rstrip() if value == 1 else x.unit
-        return f"{money(value)} of budget" if x.unit == "USD" else f"{short(value)} {one}"
 
-    unit = counted(x.each).removeprefix("1 ")
-    rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
-    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
-    sooner = ("sooner", "later, for its price") if in_days else ("less", "more, for its price")
-    return f"  {counted(x.more)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
+def _answers(questions: "_Questions", start_days: float | None, near: int, within: float) -> Iterator[tuple[Any, ...]]:
+    """Yield the answers to an explanation's questions as they come, behind the field of the explanation for them."""
+    plan, nodes = questions.plan, tuple[NodeLoad, ...]()
+    if plan.sites is not None:
+        nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
+        yield "nodes", *nodes
+    more = [replace(x, loosens=x.choice in questions.asked_together) for x in limits_of(plan)]
+    variants = list(variants_of(plan, [x.node for x in nodes if x.racks and not x.opened]))  # else none opens it
+    starts = [] if start_days is None else changed_instance.each_start(plan.instance)
+    starts = [x for x in starts if changed_instance.latest_start_days(x) != start_days]
+    questions.parts = len(more) + len(variants) + len(starts) + near
+    yield from (("starts", questions.other_start(asked)) for asked in starts)
+    questions.looser = [x.change for x in (*more, *variants) if x.loosens]
+    of_sites = [v for v in variants if v.choice == "site"]
+    sites = of_sites[: FEW_CLOSED + sum(v.value == "closed" for v in of_sites)]
+    rest = sorted((v for v in variants if v not in sites), key=lambda v: v.choice == "site")
+    yield from (("sites", x) for x in chain(map(questions.other, sites), questions.near(near, within)) if x)
+    yield from (("worth", x) for x in map(questions.worth, more) if x)
+    yield from (("others", x) for x in map(questions.other, rest) if x)
 
 
-def _site_lines(nodes: Sequence[NodeLoad], moved: Sequence[Relaxation]) -> Iterator[str]:
-    for move in moved:
-        unit = move.unit.removesuffix("s") if move.amount == 1 else move.unit
-        others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in move.rows.items() if name != move.rule)
-        unproven = "" if move.proved else ", not proven the smallest"
-        amount = money(move.amount) if unit == "USD" else f"{move.amount:,.6g} {unit}"
-        more = "" if unit.endswith("fewer") else " more"
-        yield f"WOULD DO   {move.rule}: {amount}{more}{f' ({others})' if others else ''}{unproven}"
-    if nodes:
-        yield "NODES      the largest load that each candidate could carry alone, and what stops it there"
-    shown = [x for i, x in enumerate(nodes) if i < 12 or x.opened]
-    for x in shown:
-        lacks = f"{power(x.missing_mw)} short" if x.missing_mw else "" if x.missing_mw is None else "all of the load"
-        of = ", ".join(part for part in ("open" if x.opened else "", lacks) if part)
-        late = "" if x.ready_months is None else f"; ready in month {x.ready_months:g}, after the plan starts"
-        carried = power(x.mw) + (f" ({of})" if of else "")
-        yield f"  {x.node:24}{carried:32}  {', '.join(x.stopped_by) or 'nothing'}{late}"
-    if len(nodes) > len(shown):
-        yield f"  … {len(nodes) - len(shown)} more, none with more"
+def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tuple[NodeLoad, ...]:
+    """Return the MW that each candidate site could carry alone of the explained plan's load or the pinned racks."""
+    from planner.models.sites import split_model as sites
+
+    late, grid = dict[str, float](), instance.grid  # months after which sites are ready that miss the start
+    racks, opened = instance.pins.get("sites.racks"), set[str]()
+    asked = None if racks is None else cost.facility_mw(instance.hardware, racks)
+    if split is not None and grid is not None:
+        asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
+        if instance.objective.minimize == "finish_date":
+            first, places = changed_instance.start_days(instance, split), [node for node in grid.nodes if node.site]
+            late = {x.id: x.ready_months for x in places if x.ready_months * DAYS_A_MONTH > first}
+    return tuple(
+        x.replaced(
+            opened=x.node in opened,
+            missing_mw=None if asked is None else max(asked - x.mw, 0.0),
+            ready_months=late.get(x.node),
+        )
+        for x in sites.largest_loads(instance, options)
+    )
+
+
+def proven_plan(plan: Plan) -> bool:
+    """Return whether a plan is proven, so that it can be explained without solving it again."""
+    # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
+    bound, proved = plan.objective.bound, plan.status == "optimal" and plan.stopped == "proved"
+    best = bound is not None and plan.layout is not None and bound >= _best_value(plan) * (1 - ROUNDING)
+    return proved and best and plan.instance.objective.minimize != "loss" and not check(plan)
+
+
+def _best_value(plan: Plan) -> float:
+    """Return the best dollars or days of an explained plan's question, before its tolerance gave any up."""
+    if plan.objective.name == "loss" and plan.layout is not None:
+        return plan.layout.metrics.days_to_train
+    return next((x.value for x in plan.objective.ends if x.name == "goal"), plan.objective.value or 0.0)
+
+
+@dataclass
+class _Questions:
+    """The questions of an explanation, each one change from the plan's, and what one answer says of another.
+
+    A question that only excludes plans has none better than the plan's own bound; one that only adds plans keeps the
+    plan, and has none better than the answer to all such questions together. Each may take about as long as the search
+    for the plan, or an even part of the time.
+    """
+
+    plan: Plan
+    cache: JointCache
+    deadline: Deadline
+    options: Options
+    progress: Progress
+    parts: int = 0  # questions to come
+    plans: list[tuple[float, str, JointPlan]] = field(default_factory=list)  # found, with value and what was changed
+    unasked: list[str] = field(default_factory=list)
+    looser: list[Change] = field(default_factory=list)  # that loosen a rule of sites or fabrics; asked together first
+    together: "_Answer | None" = None  # the answer to that
+    own: Column | None = None  # of the plan, once the first question is asked
+
+    def __post_init__(self) -> None:
+        layout, own, goal = self.plan.layout, self.plan.objective, self.plan.instance.objective
+        self.best = _best_value(self.plan)  # dollars, or days
+        self.search_seconds = 0.0 if layout is None else layout.certificate.seconds
+        # Whether the best of other questions may be set against the plan's own.
+        self.proven = self.plan.status == "optimal" and self.plan.stopped == "proved"
+        # Share of the value within which a proven plan is the best, as was asked: plans so near count as equal.
+        self.tolerance = SHOWN
+        if own.bound and own.value and self.proven:
+            self.tolerance = max(SHOWN, min(1 - own.bound / own.value, max(goal.tolerance, goal.indifference)))
+        # Limits that are asked together first: of sites, memory where the fullest GPU has much to spare, and all others
+        # where dollars are minimized, as capital comes in steps of whole modules, which a little more seldom saves.
+        spare = layout is not None and layout.metrics.memory_bytes_per_gpu < 0.9 * layout.metrics.memory_limit_bytes
+        others = LOOSER[1:] if goal.in_dollars else ("memory",) if spare else ()
+        self.asked_together = {*OF_SITES, *others}
+
+    @property
+    def left(self) -> bool:
+        """Whether enough time is left for another question of the explanation. OutOfTimeError: a signal ends it."""
+        Deadline().check()
+        return self.deadline.left > 0.25 * self.search_seconds
+
+    def next(self, name: str) -> Options:
+        """Report the next question of an explanation, and return its solve options with its share of the time."""
+        start(self.progress, name)
+        most = min(self.deadline.left, max(self.deadline.left / max(1, self.parts), 1.5 * self.search_seconds))
+        self.parts -= 1
+        own = self.options.time_limit
+        return replace(self.options, time_limit=most if own is None else min(most, own))
+
+    def _ask(
+        self, instance: Instance, options: Options, without: dict[str, Any] | None = None, floor: float = 0.0
+    ) -> "_Answer":
+        layout = self.plan.layout
+        if self.own is None and layout is not None:
+            # Sites and fabrics of the plan's question serve most of the others.
+            question = in_fewest_days(self.plan.instance).replaced(hardware__alternatives=())
+            cache = self.cache if self.cache.question is None else replace(self.cache)
+            self.own = column_of(layout, _quietly(replace(options, time_limit=None), cache).world(question))
+        known = [] if self.own is None else [self.own]
+        known += [x.column for *_, x in sorted(self.plans, key=lambda x: x[0])]
+
+        def first(world: World) -> Column | None:
+            """Return the column to price first: the explained plan's, or the best known other's, if in this space."""
+            for x in known:
+                for s in world.strategies():
+                    of = x.strategy
+                    alike = (s.shape, s.order, s.packed, s.recomputes) == (of.shape, of.order, of.packed, of.recomputes)
+                    if alike and world.has(s, x.p, x.v, x.zero):
+                        return replace(x, strategy=s)
+            return None
+
+        same = self.cache if not without and self.cache.serves(instance) else replace(self.cache)
+        replicas = () if layout is None else tuple(layout.data_parallel_by_site.values())
+        near = self.own if without else None
+        how = _quietly(options, same, first=first, first_replicas=replicas, near=near, floor=floor)
+        return _answer(instance, how, without)
+
+    def _known_or_asked(self, name: str, x: Variant, floor: float = 0.0, gap: float | None = None) -> "_Answer | None":
+        """Return the answer to an explanation's question, or to all looser ones if that settles it; None: no time."""
+        # What is worth nothing together is worth nothing alone.
+        if x.loosens and len(self.looser) > 1 and self.left:
+            changed = reduce(lambda question, change: change(question), self.looser, self.plan.instance)
+            self.together = self._ask(changed, self.next("all limits that are seldom short together"))
+            self.looser = []
+        together = self.together if x.loosens else None
+        if together is not None:
+            floor = together.bound or 0.0
+            if together.proved and (together.value or 0.0) >= self.best * (1 - ROUNDING):
+                self.parts -= 1  # the time is for those that are asked
+                return together
+        if not self.left:
+            return None
+        return self._ask(x.change(self.plan.instance), replace(self.next(name), gap=gap), x.without, floor)
+
+    def other_start(self, asked: Instance) -> OtherStart:
+        """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
+        months, ready = changed_instance.latest_start_months(asked), changed_instance.latest_start_days(asked)
+        options, becoming = self.next(f"a start in month {months:g}"), tuple(changed_instance.ready_in(asked, months))
+        figures: dict[str, Any] = {"months": months, "ready": becoming, "start_days": ready}
+        if ready >= self.best:
+            return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)
+        found = self._ask(in_fewest_days(asked), options)
+        late = (asked.limits.deadline_days or math.inf) * (1 + ROUNDING)
+        days = None if found.days is None or found.days > late else ready + found.days
+        loss = None if days is None else days / self.best - 1
+        bound = None if found.proved or found.bound is None else ready + found.bound
+        return OtherStart(**figures, days=days, loss=loss, proved=found.proved, bound_days=bound)
+
+    def worth(self, x: Variant) -> Worth | None:
+        """Return what a little more of a limit saves the explained plan, in days or dollars; None if unanswered."""
+        best, in_dollars, known = self.best, self.plan.instance.objective.in_dollars, self.plan.objective.bound
+        if x.choice == "budget" and in_dollars and known:  # what more money pays costs more
+            found: _Answer | None = _Answer(best, best, None, None, proved=self.plan.status == "optimal")
+        else:
+            found = self._known_or_asked(f"what more {x.choice} is worth", x)
+        if found is None or (found.value is None and (found.proved or found.bound is None)):
+            self.unasked.append(x.choice)  # no time was left, or no answer came
+            return None
+        saved = best - found.value if found.value is not None else 0.0
+        if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.choice in LOOSER):
+            saved = 0.0  # the plan at hand is one still
+        proved = found.proved and self.proven
+        most = None if proved or found.bound is None else max(best - found.bound, 0.0)
+        key = "usd_saved" if in_dollars else "days_saved"
+        figures = {key: saved, f"most_{key}": most}
+        return Worth(limit=x.choice, more=x.more, unit=x.unit, proved=proved, each=x.each, **figures)
+
+    def other(self, v: Variant) -> Other | None:
+        """Return the best plan with one decision of the explained plan made otherwise; None: no time left."""
+        changed, own = changed_in_words(v.choice, v.plan_value, v.value), self.plan.objective
+        gap = self.tolerance if v.value == "opened" or v.choice == "switch" else SHOWN
+        floor = own.bound or 0.0 if v.loosens is False and own.name != "loss" else 0.0
+        found = self._known_or_asked(changed, v, floor, gap)
+        if found is None:
+            name = v.choice if "." in v.choice else words(v.choice)
+            self.unasked.append(changed if v.choice in ("site", "switch") else name)
+            return None
+        if v.loosens and (found.value is None or found.value > self.best):  # the plan at hand is one still
+            found = replace(found, value=self.best, days=None, plan=None)
+        return self._as_other(v, found)
+
+    def _as_other(self, v: Variant, found: "_Answer") -> Other:
+        in_dollars, value = self.plan.instance.objective.in_dollars, _value(v, found.plan)
+        if found.value is not None and found.bound is not None and found.bound < found.value * (1 - SHOWN):
+            found = replace(found, proved=False)  # a search that ended within the tolerance
+        changed = changed_in_words(v.choice, v.plan_value, value)
+        known = ""
+        if found.plan is not None and found.value is not None:
+            known = next((name for _, name, x in self.plans if _decided(x) == _decided(found.plan)), "")
+            self.plans += [] if known else [(found.value, changed, found.plan)]
+        return Other(
+            choice=v.choice,
+            plan_value=v.plan_value,
+            value=value,
+            days=found.days if in_dollars or found.value is None else found.value,
+            usd=found.value if in_dollars else None,
+            loss=None if found.value is None else found.value / self.best - 1,
+            proved=found.proved,
+            bound_days=None if found.proved or in_dollars else found.bound,
+            bound_usd=found.bound if not found.proved and in_dollars else None,
+            start_days=found.start_days,
+            same_as=known,
+        )
+
+    def near(self, count: int, within: float) -> Iterator[Other]:
+        """Yield, to explain a choice of sites, the best plans on other sets of sites, within a share of the best."""
+        if self.plan.sites is None:
+            return
+        own = self.plan.sites.sites
+        sets, racks = {frozenset(site.id for site in own)}, " + ".join(f"{site.id} {site.racks:,}" for site in own)
+        for _ in range(count):
+            v = Variant("sites", f"{racks} racks", "any other", without={"sites": frozenset(sets)})
+            if not self.left:
+                self.unasked.append("other sets of sites")
+                return
+            options = replace(self.next("other sets of sites"), gap=self.tolerance)
+            found = self._ask(self.plan.instance, options, v.without, self.plan.objective.bound or 0.0)
+            placed = found.plan.placed if found.plan is not None else None
+            if placed is None or found.value is None or found.value > (1 + within) * self.best:
+                return
+            sets.add(placed.joined.open)
+            others = " + ".join(f"{site} {n:,}" for site, n in sorted(placed.racks.items()))
+            yield self._as_other(replace(v, value=f"{others} racks"), found)
+
+
+def _decided(plan: JointPlan) -> tuple[Any, ...]:
+    """Return a plan's layout, sites and capital, by which an explanation knows the same plan from two questions."""
+    c = plan.column
+    layout = c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero
+    return *layout, plan.blocks_by_site, round(plan.capital_usd)
+
+
+def _value(v: Variant, plan: JointPlan | None) -> str:
+    """Return the value of an explained choice in a plan; the value asked for where that says it all."""
+    if plan is None or v.choice in ("site", "sites") or not v.without:
+        return v.value
+    if v.choice == "stripes":
+        return str(next((t.stripes for t in plan.templates.values()), v.value))
+    return str(layout_values(strategy_of(plan)).get(v.choice, v.value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to a question of an explanation: the best plan's days or dollars, and their bound."""
+
+    value: float | None
+    bound: float | None
+    days: float | None  # from the decision where the day of the end is minimized, else from the start of training
+    plan: JointPlan | None
+    proved: bool
+    start_days: float | None = None
+
+
+def _quietly(options: Options, cache: JointCache, **how: Any) -> Solving:
+    return Solving(options=options, deadline=Deadline(options.time_limit), progress=lambda _: None, cache=cache, **how)
+
+
+def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None = None) -> _Answer:
+    """Solve an explanation's question: least dollars by the deadline, fewest days however late, or the soonest end."""
+    # The goal of the instance says which; the soonest end is that of a training within the deadline.
+    in_dollars, by_date = instance.objective.in_dollars, instance.objective.minimize == "finish_date"
+    asked = (instance if in_dollars or by_date else in_fewest_days(instance)).replaced(hardware__alternatives=())
+    best, *_ = best_choice(asked, solving, without=without)
+    found, ready = best.solution, best.ready_days if by_date else 0.0
+    if found.stopped == "interrupted":  # what follows is not asked
+        raise KeyboardInterrupt
+    bound = max(solving.floor, 0.0 if found.lower_bound is None else ready + found.lower_bound) or None
+    proved = found.stopped == "proved"
+    # The last plan of a search for the least cost of ownership that was cut short has the dollars of a shorter run.
+    of_shorter_run = not proved and asked.objective.minimize == "total_cost_of_ownership_usd"
+    if found.days is None or not in_time(best) or of_shorter_run:
+        return _Answer(None, bound, None, None, proved)
+    end = ready + found.days
+    return _Answer(found.usd if in_dollars else end, bound, end, found.plan, proved, ready if by_date else None)
+
+
+def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
+    """Yield what would resolve the conflict of an instance without a plan, rule by rule, as `_answers` does."""
+    instance, rules = plan.instance, plan.conflict.rules if plan.conflict is not None else ()
+    if rules and plan.conflict is not None and plan.conflict.decision == "sites" and instance.grid is not None:
+        from planner.models.sites import split_model as sites
+
+        # How far each rule of the sites must give for a plan; of money, what a plan costs.
+        moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
+        budget, quietly = instance.limits.budget_usd, _quietly(options, JointCache())
+        paid = briefly(instance, quietly, cheapest=True) if "budget" in rules else None
+        if paid is not None and paid.usd is not None and budget is not None:
+            proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
+            moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
+        yield "relaxations", *moved
+        yield "nodes", *_nodes(instance, None, options)
+        return
+    # How much more of each limit in conflict, raised alone, lets a plan exist, as far as the time allows.
+    hbm, racks, batch = machine_of(instance).gpu.hbm_bytes, instance.hardware.racks, instance.limits.max_batch_tokens
+    left = Deadline(options.time_limit)
+    for limit, now, scale, unit, path in (
+        ("memory", hbm, 1e9, "GB of HBM a GPU", "hardware__accelerator__hbm_bytes"),
+        ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
+        ("hardware.racks", racks, 1, "racks", "hardware__racks"),
+    ):
+        needed = _least(instance, path, now, options, left) if limit in rules and now is not None else None
+        if now is not None and needed is not None:
+            yield "lacks", Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
+
+
+def _least(instance: Instance, path: str, now: float, options: Options, left: Deadline) -> float | None:
+    """Return the least value of a limit with which a plan was found, to the precision or as the time allows."""
+    whole = path == "hardware__racks"
+
+    def exists(value: float) -> bool:
+        changed = instance.replaced(**{path: int(value) if whole else value})
+        any_plan = _quietly(replace(options, gap=ANY_PLAN, time_limit=left.limit), JointCache())
+        return _answer(in_fewest_days(changed), any_plan).plan is not None
+
+    def time_left(*_: float) -> bool:
+        Deadline().check()  # a signal ends it with an OutOfTimeError
+        return not left.passed
+
+    doubled = takewhile(time_left, (now * 2**n for n in range(1, 21)))
+    high = next(filter(exists, doubled), None)
+    low = 0.0 if high is None else high / 2
+    while high is not None and high - low > (1 if whole else 0.01 * low) and time_left():
+        middle = (low + high) // 2 if whole else (low + high) / 2
+        low, high = (low, middle) if exists(middle) else (middle, high)
+    return high

@@ -16,6 +16,7 @@ from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options
 from planner.models.fabric.design_table import KEY, DesignTable
+from planner.models.fabric.fabric_section import site_fabric
 from planner.models.fabric.fabric_templates import Lengths, Template, Templates
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.site_traffic import SiteTraffic
@@ -28,7 +29,6 @@ from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.changed_instance import solved_with
-from planner.planning.site_fabrics import site_fabric
 from planner.simulation import flow_times
 from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.simulate import MAX_PLANES, part_of_design

@@ -16,6 +16,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options
 from planner.models.fabric import site_traffic
+from planner.models.fabric.fabric_section import site_fabric
 from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
 from planner.models.joint.solve_joint import strategy_of
 from planner.models.joint.stage_split import ROUNDING, Stages, fastest_split
@@ -31,7 +32,6 @@ from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, Join
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.planning.changed_instance import latest_start_days, solved_with, start_days
-from planner.planning.site_fabrics import site_fabric
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted

@@ -1,108 +1,16 @@
-"""The fabrics of a plan's sites: their sections of the plan, and the Pareto frontier of fabrics for its layout."""
+"""The Pareto frontier of fabrics for the layout of a plan at each of its sites: its request, axes, rules and points."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
-from planner.instance.network import Network
 from planner.models import FABRIC_AXES, FabricRequest, Options
-from planner.models.fabric.fabric_templates import Template, alternatives
-from planner.physics.network import transport
-from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
+from planner.models.fabric.fabric_templates import alternatives
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import LayoutPlan, SharedLink, SiteFabric, Tier, WanGateway
-from planner.simulation.flow_times import transport_slowdown_of
-from planner.units import aligned, money, power, ratio, to_one
-
-STATED = (  # of a design, by the names that the section has too
-    *("lanes", "split", "group_links", "switches", "switch_links", "endpoint_links", "pods", "zones"),
-    *("rails_per_pod", "rails_per_zone", "core_boxes", "super_spine_boxes"),
-)
-
-
-def site_fabric(
-    network: Network,
-    template: Template,
-    locality: transport.Locality,
-    *,
-    nic_seconds: float,
-    wired_gpus_per_rack: int,
-    wan_gbps: float = 0.0,
-    exchange_gbps: float = 0.0,
-    sends_meet_rings: bool = False,
-) -> SiteFabric:
-    """Return a site's fabric section of a plan, of its template, with slowdowns by the order of its racks.
-
-    `nic_seconds` are those of one pipeline send at the NIC's ideal rate. The site's WAN gateway carries the wavelengths
-    that end there, `wan_gbps`, and the gradients, `exchange_gbps`, in Gbps each way.
-    """
-    switches = {switch.name: switch for switch in network.switches}  # at these prices; a run is searched at others
-    switch, *above = (switches[model.name] for model in template.models)
-    design, transport_slowdown = template.design, transport_slowdown_of(network)
-    free = transport.free_uplinks(design, exchange_gbps, *locality.stage_in)
-    loads = transport.uplink_loads(design, locality.share_leaving, locality.allreduces_leaving, free)
-    send, ring = transport.slowdowns(transport_slowdown, loads)
-    shared = transport.shared_links(transport_slowdown, loads) if sends_meet_rings else {}
-    price = bill(network, switch, design, above)
-    gateway, models = None, models_of(switch, above)
-    if design.wan_ports:
-        paid, links = wan_gateway_bill(network, switch, design), design.wan_gateway_links
-        gateway = WanGateway(
-            wan_gbps=wan_gbps,
-            exchange_gbps=exchange_gbps,
-            wan_ports=links,
-            switches=design.wan_gateways,
-            uplinks=links,
-            leaf_uplink_share=1 - free.leaf,
-            pod_uplink_share=1 - free.pod,
-            zone_uplink_share=1 - free.zone,
-            cost_usd=paid.usd,
-            power_mw=paid.mw,
-        )
-    leaf, spine, core = design.oversubscription.values()
-    figures = [  # from the leaf up; the bundle of a tier is that of its links upwards
-        (design.leaf_down, max(design.up_port_range), leaf, design.leaf_bundle),
-        (design.spine_down, design.spine_up, spine, design.spine_bundle),
-        (design.core_down, design.core_up, core, design.core_bundle),
-        (design.super_spine_down, 0, 1.0, 0),
-    ]
-    tiers = []
-    for (name, count), own in list(zip(design.tier_switches.items(), figures, strict=True))[: design.tiers]:
-        known = dict(zip(("down_ports", "up_ports", "oversubscription", "bundle"), own, strict=True))
-        tiers.append(Tier.model_validate({"name": name, "switch": models[name].name, "switches": count} | known))
-    return SiteFabric(
-        **{name: getattr(design, name) for name in STATED},
-        switch=switch.name,
-        family=template.family,
-        rails_per_leaf=design.rail_gpus if template.family == "rail" else 1,
-        leaf_spare_ports=design.leaf_spare,
-        planes=switch.planes * design.lanes,
-        ports_per_switch=switch.ports,
-        tiers=tuple(tiers),
-        chips=design.switches * switch.planes,
-        cost_usd=price.usd,
-        power_mw=price.mw,
-        wan_gateway=gateway,
-        cabled_racks=design.racks,
-        wired_gpus_per_rack=wired_gpus_per_rack,
-        leaf_domain_racks=design.domain_racks,
-        leaf_domains=design.domains,
-        leaf_domains_per_pod=design.domains_per_pod,
-        leaf_domains_per_zone=design.domains_per_zone,
-        share_leaving_leaf=locality.share_leaving[0],
-        share_leaving_pod=locality.share_leaving[1],
-        share_leaving_zone=locality.share_leaving[2],
-        p2p_seconds=nic_seconds * send,
-        pipeline_send_slowdown=send,
-        allreduce_slowdown=ring,
-        shared_links=tuple(
-            SharedLink.model_validate(dict(zip(SharedLink.model_fields, (name, *slowdowns), strict=True)))
-            for name, slowdowns in shared.items()
-        ),
-    )
+from planner.plan.plan_sections import LayoutPlan
 
 
 def request_of(physics: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
@@ -189,30 +97,3 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
             rules.append(f"network.survives is {network.survives}")
     rules += [f"pins.{path} is {value}" for path, value in sorted(instance.pins.items()) if path.startswith("fabric.")]
     return "; ".join([*rules, *([f"leaf domains of {', '.join(map(str, leaf_sizes))} racks"] if leaf_sizes else [])])
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write the frontier of a plan's site fabrics as a table, a design a line."""
-    head = ["site", "cost", "power", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
-    keys = "leaf_domain_racks", "switches", "tiers", "family", "switch"
-    every = []
-    for own in rows:
-        send, splits = f"{own['pipeline_send_slowdown']:.2f}x", f"{own['unavoidable_splits']:.0f}"
-        every.append([own["site"], money(own["cost_usd"]), power(own["power_mw"]), send, splits, *_cells(own, keys)])
-    return aligned([head, *every])
-
-
-def table_by_ratio(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write the cheapest fabrics by the oversubscription that they are allowed as a table, a line each."""
-    head = ["at most", "carried", "cost", "power", "switches", "links", "tiers", "leaf hosts", "family", "switch"]
-    keys = "switches", "switch_links", "tiers", "leaf_domain_racks", "family", "switch"
-    every = []
-    for own in rows:
-        asked = "any" if own["oversubscription"] is None else to_one(own["oversubscription"])
-        carried = f"{ratio(100 * own['carried_share'])} %"
-        every.append([asked, carried, money(own["cost_usd"]), power(own["power_mw"]), *_cells(own, keys)])
-    return aligned([head, *every]) if every else "no oversubscription leaves a fabric that keeps the rules"
-
-
-def _cells(own: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
-    return [f"{own[key]:,}" if isinstance(own[key], int) else str(own[key]) for key in keys]

@@ -13,6 +13,7 @@ from planner.calibration.constants import Given
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, hardware_kind
+from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_world import EPS, JointCache, JointSolution, World
 from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
@@ -30,7 +31,7 @@ from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
-from planner.planning.load import load_instance, warn
+from planner.planning.load import load_instance
 from planner.solvers import signals
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Event, Progress, Reporter, recording, start, turn
@@ -165,15 +166,6 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
     return replace(solution, plan=None, status="infeasible" if refused.rules else "unknown", excluded=in_time)
 
 
-def options_of(
-    *, time_limit: float | None, gap: float | None, seed: int, threads: int | None, solver: str | None = None
-) -> Options:
-    """Return the options of a solve: time limit, gap, seed, threads. InputError: there is no such solver."""
-    if solver is not None and solver not in SOLVERS:
-        raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {solver!r})")
-    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-
-
 def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:
     """Return the limit of a solved plan that one more block of racks would reach; None where unproven or out of time.
 
@@ -238,54 +230,31 @@ def read_question(
     return loaded
 
 
-def solve_once(
-    loaded: Instance,
-    options: Options,
-    reporter: Reporter,
-    *,
-    start: Plan | None = None,
-    interrupt: Interrupter | None = None,
-    models: str | Path | None = None,
-    cache: JointCache | None = None,
-    curve: bool = False,
-) -> Plan:
-    """Solve a loaded instance once, in a session or without; the options are those of `planner.solve`.
-
-    A start plan that is better than what a search that was cut short has is returned in its place.
-    """
-    reporter.unit = "usd" if loaded.objective.in_dollars else "days"
-    with ended_by(interrupt), recording(None if models is None else Path(models)):
-        first = partial(column_of, start.layout) if start is not None and start.layout is not None else None
-        cache = JointCache() if cache is None else cache
-        deadline = Deadline(options.time_limit)
-        plan = solve_instance(loaded, options, reporter, cache=cache, first=first)
-        value = None if start is None or start.layout is None else start.objective.value
-        cut_short = plan.stopped in ("limit", "interrupted") and plan.status in ("unknown", "feasible")
-        if start is not None and cut_short and value is not None and start.objective.name == loaded.objective.minimize:
-            # Nothing of the start is assumed, nor its bound: its figures are checked anew under these rules.
-            unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
-            changed = {
-                name: section.replaced(certificate=section.certificate.replaced(**unproven))
-                for name in ("sites", "wan", "layout", "fabric", "placement")
-                if (section := getattr(start, name))
-            }
-            none = ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper")
-            objective = start.objective.replaced(**dict.fromkeys(none), ends=())
-            changed |= {"objective": objective, "proof": None, "curve": None}
-            ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": ()}
-            carried = start.replaced(**as_asked(loaded) | ended | changed)
-            own, bound = plan.objective.value, plan.objective.bound
-            if (own is None or own > value) and not check(carried):
-                if bound is not None and own is not None:
-                    gap = relative_gap(value, bound)
-                    objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
-                kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
-                plan = carried.replaced(objective=objective, **{name: getattr(plan, name) for name in kept})
-        if curve and plan.curve is None:
-            drawn = curve_around(plan, replace(options, time_limit=deadline.limit), reporter, cache=cache).curve
-            plan = plan.replaced(curve=drawn) if drawn.points else plan
-    reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
-    return plan
+def _no_worse(plan: Plan, start: Plan, asked: Instance) -> Plan:
+    """Return the plan of a solve, or its start, where the solve was cut short and the start is better and holds."""
+    value, own, bound = start.objective.value, plan.objective.value, plan.objective.bound
+    cut_short = plan.stopped in ("limit", "interrupted") and plan.status in ("unknown", "feasible")
+    same = start.layout is not None and start.objective.name == asked.objective.minimize
+    if value is None or not (cut_short and same) or (own is not None and own <= value):
+        return plan
+    # Nothing of the start is assumed, nor its bound: its figures are checked anew under these rules.
+    unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
+    changed = {
+        name: section.replaced(certificate=section.certificate.replaced(**unproven))
+        for name in ("sites", "wan", "layout", "fabric", "placement")
+        if (section := getattr(start, name))
+    }
+    none = ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper")
+    objective = start.objective.replaced(**dict.fromkeys(none), ends=())
+    ended = {"status": "feasible", "stopped": "limit", "verified": True, "violations": (), "proof": None, "curve": None}
+    carried = start.replaced(**as_asked(asked) | ended | changed, objective=objective)
+    if check(carried):
+        return plan
+    if bound is not None and own is not None:
+        gap = relative_gap(value, bound)
+        objective = objective.replaced(bound=bound, gap=gap, joint_bound=bound, joint_gap=gap)
+    kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
+    return carried.replaced(objective=objective, **{name: getattr(plan, name) for name in kept})
 
 
 class Session:
@@ -307,6 +276,7 @@ class Session:
         *,
         start: Plan | None = None,
         interrupt: Interrupter | None = None,
+        progress: Callable[[str], None] | None = None,
         on_progress: Callable[[Event], Any] | None = None,
         time_limit: float | None = None,
         gap: float | None = None,
@@ -316,6 +286,7 @@ class Session:
         pins: Mapping[str, Any] | None = None,
         constants: Given | None = None,
         models: str | Path | None = None,
+        curve: bool = False,
     ) -> Plan:
         """Take every decision that the instance asks for, as `planner.solve` does.
 
@@ -329,7 +300,7 @@ class Session:
         on_progress
             Called with each Event, in the thread of the solve. If it raises, that is logged, it is called no more, and
             the solve goes on.
-        time_limit, gap, seed, threads, solver, pins, constants, models
+        progress, time_limit, gap, seed, threads, solver, pins, constants, models, curve
             As in `planner.solve`.
 
         Raises
@@ -337,11 +308,22 @@ class Session:
         PlannerError
             The input cannot be used. An infeasible instance is a plan, not an error.
         """
-        reporter = Reporter(on_event=on_progress)
-        options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-        question = read_question(instance, pins, constants)
-        how: dict[str, Any] = {"start": start, "interrupt": interrupt, "models": models, "cache": self._cache}
-        return solve_once(question, options, reporter, **how)
+        reporter = Reporter(on_line=progress, on_event=on_progress)
+        if solver is not None and solver not in SOLVERS:
+            raise InputError(f"solver: must be one of {', '.join(SOLVERS)} (is {solver!r})")
+        options = Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
+        asked, deadline = read_question(instance, pins, constants), Deadline(time_limit)
+        reporter.unit = "usd" if asked.objective.in_dollars else "days"
+        with ended_by(interrupt), recording(None if models is None else Path(models)):
+            first = partial(column_of, start.layout) if start is not None and start.layout is not None else None
+            plan = solve_instance(asked, options, reporter, cache=self._cache, first=first)
+            plan = plan if start is None else _no_worse(plan, start, asked)
+            if curve and plan.curve is None:
+                left = replace(options, time_limit=deadline.limit)
+                drawn = curve_around(plan, left, reporter, cache=self._cache).curve
+                plan = plan.replaced(curve=drawn) if drawn.points else plan
+        reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
+        return plan
 
     @bounded
     def curve(
@@ -383,7 +365,7 @@ class Session:
             plan = self.solve(
                 plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
             )
-        options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
+        options = Options(time_limit=deadline.limit, seed=seed, threads=threads)
         with ended_by(interrupt):
             return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
 

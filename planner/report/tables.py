@@ -29,7 +29,7 @@ from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.axes import asked_values, canonical
 from planner.sweeps.row_store import LINES, TABLES, RowObjective
 from planner.sweeps.sweep_run import point_text
-from planner.units import counted, money, short
+from planner.units import aligned, counted, money, power, ratio, short, to_one
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides that are compared with the first
@@ -302,6 +302,28 @@ def layout_rows(found: NearLayouts) -> Iterator[dict[str, Any]]:
 
 
 Entry = dict[str, Any]
+
+
+def fabric_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write the frontier of a plan's site fabrics as a table, a design a line."""
+    lines = [["site", "cost", "power", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]]
+    for row in rows:
+        slowed, splits = f"{row['pipeline_send_slowdown']:.2f}x", f"{row['unavoidable_splits']:.0f}"
+        first = [row["site"], money(row["cost_usd"]), power(row["power_mw"]), slowed, splits]
+        last = (row[key] for key in ("leaf_domain_racks", "switches", "tiers", "family", "switch"))
+        lines.append([*first, *map(_cell, last)])
+    return aligned(lines)
+
+
+def fabric_ratio_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write the cheapest fabrics by the oversubscription that they are allowed as a table, a line each."""
+    lines = [["at most", "carried", "cost", "power", "switches", "links", "tiers", "leaf hosts", "family", "switch"]]
+    for row in rows:
+        asked = "any" if row["oversubscription"] is None else to_one(row["oversubscription"])
+        first = [asked, f"{ratio(100 * row['carried_share'])} %", money(row["cost_usd"]), power(row["power_mw"])]
+        last = (row[key] for key in ("switches", "switch_links", "tiers", "leaf_domain_racks", "family", "switch"))
+        lines.append([*first, *map(_cell, last)])
+    return aligned(lines) if rows else "no oversubscription leaves a fabric that keeps the rules"
 
 
 def _model(entry: Entry) -> list[Any]:

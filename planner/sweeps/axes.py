@@ -37,13 +37,6 @@ def canonical(path: str) -> str:
     return PIN + path if own or path in PINS else path
 
 
-def parts_of(path: str) -> list[str | int]:
-    """Split an axis path, `network.switches[0].price_usd`, into its keys and positions."""
-    if not re.fullmatch(f"(?:{STEP.pattern})+", path):
-        raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
-    return [key or (int(place) if place.isdecimal() else place) for key, place in STEP.findall(path)]
-
-
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
     """Return the value at an axis path, None if unset; `whole`: a list or object too. InputError: no such path."""
     path = canonical(path)
@@ -62,8 +55,11 @@ def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
 
 def _walked(instance: Instance, path: str) -> list[tuple[str | int, Any]]:
     """Return each key or position along an axis path into an instance, a named entry's position, with its value."""
+    if not re.fullmatch(f"(?:{STEP.pattern})+", path):
+        raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
+    parts = [key or (int(place) if place.isdecimal() else place) for key, place in STEP.findall(path)]
     value: Any = instance
-    parts, steps = parts_of(path), list[tuple[str | int, Any]]()
+    steps = list[tuple[str | int, Any]]()
     for depth, part in enumerate(parts):
         where, step = dotted(parts[:depth]), part
         if value is None:

@@ -22,10 +22,11 @@ from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, PlannerError, needed, shown
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
+from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_world import JointCache
-from planner.planning.load import load_instance, warn
-from planner.planning.solve import options_of, solve_instance
+from planner.planning.load import load_instance
+from planner.planning.solve import solve_instance
 from planner.sweeps.axes import FilePoint, Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import FAILED, Row, row_of_plan
 from planner.version import __version__
@@ -154,7 +155,8 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
             done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda future: running[future][1].index):
                 lane, task = running.pop(future)
-                if _died(future):
+                answer, died = _answer(task, future)
+                if died:
                     if lane.pid is None or lane.pid.exception() is not None:  # it never reported its number
                         raise PlannerError(NO_START)
                     lane.end()
@@ -165,7 +167,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                         problem = f"the worker process died at this point, {TRIES} times"
                         yield task, _failed(task, f"{problem}; look for memory or a crash in a solver")
                 else:
-                    yield task, _answer(task, future)
+                    yield task, answer
                 advance()
     finally:
         for lane in lanes:
@@ -190,26 +192,24 @@ def on_executor(tasks: Iterable[Task], call: Call, executor: Executor) -> Iterat
             done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda future: running[future].index):
                 task = running.pop(future)
-                if _died(future):
-                    deaths[task.key] += 1
-                    if deaths[task.key] < TRIES:
-                        retried.append(task)
-                        continue
-                yield task, _answer(task, future)
+                answer, died = _answer(task, future)
+                deaths[task.key] += died
+                if died and deaths[task.key] < TRIES:
+                    retried.append(task)
+                else:
+                    yield task, answer
     finally:
         for future in running:
             future.cancel()
 
 
-def _died(future: Future[PointAnswer]) -> bool:
-    return not future.cancelled() and isinstance(future.exception(), (BrokenExecutor, SystemExit))
-
-
-def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
+def _answer(task: Task, future: Future[PointAnswer]) -> tuple[PointAnswer, bool]:
+    """Return the answer of a sweep's point, and whether its worker died at it."""
     if future.cancelled():
-        return _failed(task, "the executor cancelled the point")
+        return _failed(task, "the executor cancelled the point"), False
     error = future.exception()
-    return future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
+    answer = future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
+    return answer, isinstance(error, (BrokenExecutor, SystemExit))
 
 
 def _failed(task: Task, reason: str, seconds: float = 0.0) -> PointAnswer:
@@ -268,7 +268,7 @@ def tasks_for(
     plain, keys = base.model_dump(mode="json"), set[str]()
     # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
     hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in plain.items()}
-    how = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
+    how = Options(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
 
     def made() -> Iterator[tuple[Task, Instance | None]]:
         """Make a task of every different point of a sweep; constants are put in where a point names their part."""

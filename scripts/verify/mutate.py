@@ -81,6 +81,7 @@ AREAS = {
         ("formats", "imports"),
         (
             "formats", "imports", "exports/launch/test_launch.py", "exports/launch/test_like.py",
+            "planning/test_fabric_design.py",
             *(f"cli/test_{x}.py" for x in ("first_steps", "inputs", "jobs_that_run", "topology_command")),
         ),
     ),
@@ -93,7 +94,10 @@ AREAS = {
             "repository/test_package.py::test_schemas_are_current", *CHECKS,
         ),
     ),
-    "report": (("report", "calibration"), ("report", "calibration", "cli/test_outputs.py")),
+    "report": (
+        ("report", "calibration"),
+        ("report", "calibration", "cli/test_outputs.py", *(f"planning/test_{x}.py" for x in ("evaluate", "explain"))),
+    ),
 }  # fmt: skip
 QUICK, SLOW = MARKS = ("not slow", "slow")
 SWAPS = {"Add": ("Sub",), "Sub": ("Add",), "Mul": ("Div",), "Div": ("Mul",), "FloorDiv": ("Div",), "Mod": ("Mul",)}

@@ -18,7 +18,8 @@ from planner.imports.command_options import Wish
 from planner.imports.instance_file import FABRIC_PARTS, first_instance, shipped_folder
 from planner.instance.catalogue_entries import catalogue, racks_with
 from planner.instance.instance import Instance
-from planner.planning.load import implausible, load_instance
+from planner.instance.plausible_ranges import implausible
+from planner.planning.load import load_instance
 from planner.report.tables import KINDS
 from planner.sweeps.axes import canonical
 

@@ -73,9 +73,8 @@ def number(form: Schema, key: str, now: Any, r: random.Random) -> float:
     least = max(low, min(range_of(key, whole=whole)[0], high))  # 0 is allowed beside it where it is the minimum
     kind = r.random()
     if kind < 0.5:
-        start = (
-            now if isinstance(now, (int, float)) and now else form.get("default") or (3 if whole else min(high, 1.0))
-        )
+        usual = form.get("default") or (3 if whole else min(high, 1.0))
+        start = now if isinstance(now, (int, float)) and now else usual
         value = start * 10 ** r.uniform(-1, 1)
     elif kind < 0.8 and high > least > 0:
         value = math.exp(r.uniform(math.log(least), math.log(high)))
@@ -120,10 +119,8 @@ def _object(form: Schema, key: str, r: random.Random, names: dict[str, str]) -> 
 
 def put(data: dict[str, Any], path: Path, r: random.Random) -> None:
     """Draw a value for a path, with the parts above it where they are missing."""
-    names = dict(NAMES)
     nodes = [n["id"] for n in (data.get("grid") or {}).get("nodes", [])]
-    if nodes:
-        names |= {"a": nodes[0], "b": nodes[-1]}
+    names = NAMES | ({"a": nodes[0], "b": nodes[-1]} if nodes else {})
     holder: Any = data
     for depth, key in enumerate(path[:-1], 1):
         there = key < len(holder) if isinstance(holder, list) else key in holder

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import planner
+from planner.exports.runnable_layout import layout_question
 from planner.instance.instance import Instance, instance_sha256
 from planner.plan.plan import Plan
-from planner.planning.evaluate import layout_question, plan_of_layout
+from planner.planning.evaluate import plan_of_layout
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"

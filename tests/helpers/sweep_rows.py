@@ -10,13 +10,8 @@ X, Y = "limits.budget_usd", "layout.metrics.days_to_train"
 def row(billions: int, factor: float = 1.1) -> dict[str, Any]:
     point = {X: billions * 1e9, "hardware.facility_overhead_factor": factor}
     if billions < 40:
-        return {
-            "point": point,
-            "status": "infeasible",
-            "reason": "too little",
-            "rules": ["limits.budget_usd", "memory"],
-            "plan": {},
-        }
+        rules = ["limits.budget_usd", "memory"]
+        return {"point": point, "status": "infeasible", "reason": "too little", "rules": rules, "plan": {}}
     if (billions, factor) == (150, 1.3):
         return {"point": point, "status": "failed", "reason": "its worker died twice", "plan": {}}
     names = ["palo-verde", *(["salem"] if billions >= 64 else []), *(["comanche-peak"] if billions >= 110 else [])]

@@ -9,6 +9,7 @@ from commands import invoke
 from each_case import each
 
 from planner.errors import InputError
+from planner.exports.runnable_layout import with_switches
 from planner.formats.cluster_files import DECIDING, NodeStates, read_states, topology_note
 from planner.imports.megatron_flags import megatron_effect
 from planner.imports.recipes import doubts, layout_of_run, parsed, run_of_text
@@ -16,7 +17,6 @@ from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import Overlap
 from planner.instance.workload import Software
-from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]

@@ -90,7 +90,7 @@ HARDWARE = {"accelerator": "A100-80GB", "rack": "DGX-A100"}
 
 def test_evaluations_carry_intervals_and_stages() -> None:
     """An evaluation has the interval of step and days, its like rows, each stage's memory, and what is extrapolated."""
-    from planner.planning.evaluate import summary
+    from planner.report.evaluated_layout import evaluation_text
 
     question = {"name": "gpt3", "workload": WORKLOAD | {"precision": precision_of().model_dump()}, "hardware": HARDWARE}
     few, many = (planner.evaluate(question, LAYOUT | {"data_parallel": d}) for d in (1, 4096))
@@ -103,6 +103,6 @@ def test_evaluations_carry_intervals_and_stages() -> None:
     assert not any("GPUs" in x.reason for x in few.extrapolated)
     far = next(x for x in many.extrapolated if " above DP " in x.reason)
     assert "hardware.accelerator.nic_efficiency" in far.constants
-    text = summary(many)
+    text = evaluation_text(many)
     assert "measured in 4 of 5 like runs: " in text and far.reason in text
     assert sum(line.startswith("  stage") for line in text.splitlines()) == 8

@@ -24,9 +24,9 @@ from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
 from planner.planning.changed_instance import in_days_of_training
-from planner.planning.explain import explained
+from planner.planning.explanation import explained
 from planner.planning.frontier import Frontier, covered_within, frontier_of, near_layouts, why_no_curve
-from planner.planning.solve import options_of, solve_instance
+from planner.planning.solve import solve_instance
 from planner.report.summary import curve_section, summary
 from planner.solvers.signals import Interrupter
 
@@ -252,7 +252,7 @@ def test_racks_or_a_grid_are_needed() -> None:
         curve_of(bare)
 
 
-OPTIONS = options_of(time_limit=None, gap=0.05, seed=0, threads=None)
+OPTIONS = Options(gap=0.05)
 
 
 def asked(seed: int, **limits: float) -> Instance:
@@ -283,7 +283,7 @@ def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
 def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
     """However coarse the curve, no bound is above the fewest days of its capital, and none falls with less money."""
     i = asked(4)
-    plan = solve_instance(i, options_of(time_limit=None, gap=gap, seed=0, threads=None), lambda _: None)
+    plan = solve_instance(i, Options(gap=gap), lambda _: None)
     assert not check(plan)
     bounds = [x.bound_days or 0.0 for x in plan.curve.points]
     assert bounds == sorted(bounds, reverse=True)

@@ -16,29 +16,25 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.joint_world import JointSolution
 from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joint
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
-from planner.planning import explain
+from planner.planning import explanation as explanations
 from planner.planning.changed_instance import start_days
 from planner.planning.explanation import Explanation
-from planner.planning.explanation import summary as explained_in_words
 from planner.planning.load import load_instance
-from planner.planning.solve import options_of, solve_instance
+from planner.planning.solve import solve_instance
+from planner.report.explained_plan import explanation_text
 from planner.report.summary import summary
 
-OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=None)
-FIXED = {  # of layouts, so that explanations take a moment
-    "layout.tensor_parallel": 3,
-    "layout.context_parallel": 1,
-    "layout.expert_parallel": 1,
-    "layout.virtual_stages": 1,
-    "layout.microbatch_sequences": 1,
-    "layout.zero_stage": 3,
-    "layout.sequence_parallel": True,
+OPTIONS = Options()
+FIXED: dict[str, Any] = {  # of layouts, so that explanations take a moment
+    "layout.tensor_parallel": 3, "layout.context_parallel": 1, "layout.expert_parallel": 1, "layout.virtual_stages": 1,
+    "layout.microbatch_sequences": 1, "layout.zero_stage": 3, "layout.sequence_parallel": True,
     "layout.schedule": "1f1b",
-}
+}  # fmt: skip
 
 
 @cache
@@ -73,14 +69,11 @@ def best(seed: int, *, forced: bool = False) -> Plan:
     return solved(asked(seed, forced=forced))
 
 
-@pytest.mark.parametrize(
-    ("seed", "forced"),
-    [
-        (4, False),
-        *slow((7, True)),
-        *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False)),
-    ],
-)
+@pytest.mark.parametrize(("seed", "forced"), [
+    (4, False),
+    *slow((7, True)),
+    *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False)),
+])  # fmt: skip
 def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -> None:
     i = asked(seed, forced=forced)
     plan, ends = best(seed, forced=forced), []
@@ -157,8 +150,8 @@ def explanation(request: pytest.FixtureRequest) -> tuple[Instance, Plan, Explana
     i = i.replaced(pins={**i.pins, **FIXED, **quick})
     plan = solved(i)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(explain, "AT_LEAST", 900.0)
-        return i, plan, list(explain.explained(plan, OPTIONS, str))[-1]
+        patched.setattr(explanations, "AT_LEAST", 900.0)
+        return i, plan, list(explanations.explained(plan, OPTIONS, str))[-1]
 
 
 def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanation]) -> None:
@@ -171,17 +164,19 @@ def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanat
     for x in [x for x in found.sites if x.value == "closed"][:1]:
         other = solved(i.replaced(pins={**i.pins, f"sites.racks.{x.plan_value}": 0})).objective.value
         assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
-    text = explained_in_words(found)
+    text = explanation_text(found)
     assert "days count from the decision" in text
 
 
 def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explanation]) -> None:
-    """Each month at which something becomes ready is the plan's or has a line with the soonest end from then on."""
+    """Each month at which something becomes ready is the plan's or has a line with the soonest end from then on.
+
+    A site that is ready after the plan starts is said to be late.
+    """
     i, plan, found = explanation
-    assert i.grid is not None and plan.objective.value is not None
-    months = {node.ready_months for node in i.grid.nodes if node.site}
-    own = start_days(i, plan.sites) / DAYS_A_MONTH
-    assert {x.months for x in found.starts} | {own} == months
+    ready = {node.id: node.ready_months for node in i.grid.nodes if node.site}
+    own, text = start_days(i, plan.sites) / DAYS_A_MONTH, explanation_text(found)
+    assert {x.months for x in found.starts} | {own} == {*ready.values()}
     assert found.start_days == pytest.approx(own * DAYS_A_MONTH)
     for x in found.starts:
         alone = solve_joint(goal(within(i, x.months), "days_to_train"), Solving()).days
@@ -190,18 +185,11 @@ def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explan
             assert x.start_days >= plan.objective.value
         else:
             assert x.days == (None if alone is None else pytest.approx(x.start_days + alone, rel=1e-9))
-        assert f"month {x.months:g} ({', '.join(x.ready)})" in explained_in_words(found)
-
-
-def test_a_later_site_is_said_to_be_late(explanation: tuple[Instance, Plan, Explanation]) -> None:
-    i, plan, found = explanation
-    assert i.grid is not None and plan.sites is not None
-    late = {node.id: node.ready_months for node in i.grid.nodes if node.site}
-    start = start_days(i, plan.sites) / DAYS_A_MONTH
+        assert f"month {x.months:g} ({', '.join(x.ready)})" in text
     for x in (x for x in found.nodes if not x.opened):
-        expected = late[x.node] if late[x.node] > start * (1 + 1e-9) else None
-        assert x.ready_months == expected
-        assert expected is None or f"ready in month {expected:g}, after the plan starts" in explained_in_words(found)
+        late = ready[x.node] if ready[x.node] > own * (1 + 1e-9) else None
+        assert x.ready_months == late
+        assert late is None or f"ready in month {late:g}, after the plan starts" in text
 
 
 WHOLE = "total_cost_of_ownership_usd"

@@ -1,5 +1,6 @@
 """A session's solves: the answers of cold solves, for less work; and a plan at hand as their start, never assumed."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,16 +12,17 @@ import planner
 from planner.checks import joint_proof
 from planner.checks.joint_proof import missing_columns
 from planner.checks.strategy_space_check import max_racks
+from planner.instance.instance import Instance
+from planner.models import Options
 from planner.models.joint.joint_world import JointCache
 from planner.models.joint.site_choice import Sites
 from planner.plan.plan_sections import layout_in_short
 from planner.planning import solve as starts
 from planner.planning.joint_plan import inspection
 from planner.planning.load import load_instance
-from planner.planning.solve import options_of, solve_instance
+from planner.planning.solve import solve_instance
 
 SEEDS = (5, *more(3, 7))
-NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 
 
@@ -29,36 +31,37 @@ def decided(plan: planner.Plan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in DECIDED}
 
 
+def require_cold(changes: Iterable[Instance]) -> None:
+    """Require that one session answers each question as a solve of its own does, and that the checker agrees."""
+    session = planner.Session()
+    for changed in changes:
+        plan = session.solve(changed)
+        assert decided(plan) == decided(stored(changed))
+        assert planner.check(plan) == []
+
+
 @pytest.mark.parametrize("sites", [0, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
     """Over a row of changes, budgets up and down and others, value, bound, status and bill are those of cold solves."""
-    question, session = toy(seed, sites=sites, forced=True), planner.Session()
-    budget = question.limits.budget_usd or 0.0
-    tokens = question.limits.max_batch_tokens or 0
+    question = toy(seed, sites=sites, forced=True)
+    budget, tokens = question.limits.budget_usd or 0.0, question.limits.max_batch_tokens or 0
     budgets = [question.replaced(limits__budget_usd=times * budget) for times in (1.01, 0.8, 0.01, 1.5)]
-    for changed in (question, *budgets, question.replaced(limits__max_batch_tokens=tokens + 1024), budgets[0]):
-        plan = session.solve(changed)
-        assert decided(plan) == decided(stored(changed))
-        assert planner.check(plan) == []
+    require_cold([question, *budgets, question.replaced(limits__max_batch_tokens=tokens + 1024), budgets[0]])
 
 
 @pytest.mark.parametrize("seed", [*slow(15), *more(*range(15))])
 def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
     """More racks, some of which the money does not pay, fewer and as many again: all as cold solves are."""
-    question, session = toy(seed), planner.Session()
+    question = toy(seed)
     racks = question.hardware.racks or 1
-    for count in (racks, 2 * racks, max(1, racks // 2), racks):
-        changed = question.replaced(hardware__racks=count)
-        plan = session.solve(changed)
-        assert decided(plan) == decided(stored(changed))
-        assert planner.check(plan) == []
+    require_cold(question.replaced(hardware__racks=count) for count in (racks, 2 * racks, max(1, racks // 2), racks))
 
 
 @pytest.mark.parametrize("seed", [4, *more(0, 6)])
 def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
     question, session = toy(seed), planner.Session()
-    question = question.replaced(objective__minimize="cost_usd").replaced(limits__deadline_days=1e4)
+    question = question.replaced(objective__minimize="cost_usd", limits__deadline_days=1e4)
     racks, known = question.hardware.racks or 1, dict[int, planner.Plan]()
     usd = session.solve(question).objective.value or 0.0
     assert session.solve(question.replaced(limits__budget_usd=usd - 1.0)).status == "infeasible"
@@ -74,22 +77,16 @@ def test_the_least_cost_of_a_cluster_is_of_its_own_racks(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:
     """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""
-    question, session = toy(seed, sites=sites, forced=True), planner.Session()
-    days = stored(question).objective.value or 1.0
+    question = toy(seed, sites=sites, forced=True)
+    days, budget = stored(question).objective.value or 1.0, question.limits.budget_usd or 0.0
     cost = question.replaced(objective__minimize="cost_usd")
-    near = question.replaced(objective__tolerance=0.1)
-    budget = question.limits.budget_usd or 0.0
-    changes = [
-        cost.replaced(limits__deadline_days=3 * days), question, cost.replaced(limits__deadline_days=1.2 * days), near,
-        cost.replaced(limits__deadline_days=1.2 * days, limits__budget_usd=1.01 * budget),
-        cost.replaced(limits__deadline_days=0.5 * days), question.replaced(limits__deadline_days=0.5 * days),
-        cost.replaced(limits__deadline_days=1.2 * days, limits__budget_usd=0.7 * budget), question,
-    ]  # fmt: skip
-    for changed in changes:
-        plan = session.solve(changed)
-        alone = stored(changed)
-        assert (plan.status, plan.objective) == (alone.status, alone.objective)
-        assert (plan.cost, plan.conflict) == (alone.cost, alone.conflict) and planner.check(plan) == []
+    by = {times: cost.replaced(limits__deadline_days=times * days) for times in (3, 1.2, 0.5)}
+    require_cold([
+        by[3], question, by[1.2], question.replaced(objective__tolerance=0.1),
+        by[1.2].replaced(limits__budget_usd=1.01 * budget), by[0.5],
+        question.replaced(limits__deadline_days=0.5 * days), by[1.2].replaced(limits__budget_usd=0.7 * budget),
+        question,
+    ])  # fmt: skip
 
 
 def test_what_a_session_keeps_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,15 +130,12 @@ def test_a_start_that_still_holds_is_the_answer_of_a_solve_cut_short() -> None:
 def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
     """Under other prices, less money or a slower GPU the start's figures are wrong: the solve has no plan yet."""
     question = toy(5, sites=2, forced=True)
-    plan, h = stored(question), question.hardware
-    if change == "dearer":
-        rack = h.rack.replaced(price_usd=1001.0)  # type: ignore[union-attr]
-        changed = question.replaced(hardware__rack=rack)
-    elif change == "poorer":
-        changed = question.replaced(limits__budget_usd=0.99 * (plan.cost.total_usd if plan.cost else 0.0))
-    else:
-        gpu = h.accelerator.replaced(kernel_seconds=1e-3)  # type: ignore[union-attr]
-        changed = question.replaced(hardware__accelerator=gpu)
+    plan = stored(question)
+    changed = {
+        "dearer": question.replaced(hardware__rack__price_usd=1001.0),
+        "poorer": question.replaced(limits__budget_usd=0.99 * (plan.cost.total_usd if plan.cost else 0.0)),
+        "slower": question.replaced(hardware__accelerator__kernel_seconds=1e-3),
+    }[change]
     back = planner.Session().solve(changed, start=plan, interrupt=interrupted_at_once())
     assert (back.status, back.objective.value) == ("unknown", None)
     full = planner.Session().solve(changed, start=plan)
@@ -212,7 +206,7 @@ def test_a_proof_is_enumerated_once_a_session(monkeypatch: pytest.MonkeyPatch) -
 def test_what_an_enumeration_reads_sets_it_apart() -> None:
     """A higher bound and other racks are another proof; a cache of another question knows none."""
     question, cache = toy(5, sites=2, forced=True), JointCache()
-    plan = solve_instance(load_instance(question), options_of(**NO_LIMITS), lambda _: None, cache=cache)
+    plan = solve_instance(load_instance(question), Options(), lambda _: None, cache=cache)
     asked = inspection(plan, cache)
     assert asked is not None and asked in cache.inspected
     higher = plan.objective.replaced(bound=(plan.objective.bound or 0.0) * 1.01)
@@ -220,9 +214,8 @@ def test_what_an_enumeration_reads_sets_it_apart() -> None:
     poor = plan.instance.replaced(limits__budget_usd=0.3 * (question.limits.budget_usd or 0.0))
     for change in ({"objective": higher}, {"proof": fewer}, {"instance": poor}):
         assert inspection(plan.replaced(**change), cache) not in (None, asked)
-    budgets = [
-        question.replaced(limits__budget_usd=share * (question.limits.budget_usd or 0.0)) for share in (0.379, 0.385)
-    ]
+    usd = question.limits.budget_usd or 0.0
+    budgets = [question.replaced(limits__budget_usd=share * usd) for share in (0.379, 0.385)]
     racks = [[max_racks(i, wired) for wired in range(i.hardware.rack.gpus + 1)] for i in budgets]
     assert racks[0][:-1] == racks[1][:-1] and racks[0][-1] < racks[1][-1]  # one more where all GPUs are cabled, alone
     few, many = (inspection(plan.replaced(instance=i), cache) for i in budgets)

@@ -1,8 +1,6 @@
 """Axes of a sweep and values changed: what each form means, which paths exist, and the remedy for those that do not."""
 
-import itertools
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,7 @@ import planner
 from planner.errors import InputError
 from planner.instance.workload import Software
 from planner.planning.load import load_instance
-from planner.sweeps.axes import (
-    asked_values,
-    canonical,
-    changed,
-    check_path,
-    in_shard,
-    parse_values,
-    points_of,
-    put,
-    read_changes,
-    read_pairs,
-    shard_of,
-    values_by_path,
-)
+from planner.sweeps import axes
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 ROOT = Path(__file__).parents[2]
@@ -36,29 +21,16 @@ RACK = load_instance(ROOT / "instances" / "one-rack.json")
 
 
 @each(("spec", "values"), [
-    ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4, 2.5, 1]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
+    ("1:4:1", [1, 2, 3, 4]), ("4:1:-1.5", [4.0, 2.5, 1.0]), ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
     ("0.1:0.3:0.1", [0.1, 0.2, 0.3]), ("1:9:3", [1, 4, 7]), ("1:16:x2", [1, 2, 4, 8, 16]),
-    ("8:1:x0.5", [8, 4, 2, 1]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1, 10, 100]),
-    ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
+    ("8:1:x0.5", [8.0, 4.0, 2.0, 1.0]), ("1:10:x3", [1, 3, 9]), ("log:1:100:3", [1.0, 10.0, 100.0]),
+    ("lin:0:1:5", [0.0, 0.25, 0.5, 0.75, 1.0]), ("1,2,4", [1, 2, 4]), ("none,full", ["none", "full"]),
     ("GB200", ["GB200"]), ("true,false", [True, False]), ("[1,2],[3]", [[1, 2], [3]]),
 ])  # fmt: skip
 def test_forms(spec: str, values: list[Any]) -> None:
-    """Each form of range has the values that it says, both ends included where a step meets them."""
-    parsed = parse_values("x", spec)
-    assert parsed == values
-    assert [type(v) for v in parsed if isinstance(v, bool)] == [type(v) for v in values if isinstance(v, bool)]
-
-
-def test_whole_numbers_stay_whole() -> None:
-    """A range of whole numbers can be pinned: 2 is not 2.0."""
-    assert all(isinstance(v, int) for spec in ("1:8:1", "1:8:x2", "1,2") for v in parse_values("x", spec))
-
-
-def test_log_range_is_even_in_ratio() -> None:
-    parsed = parse_values("x", "log:20e9:200e9:19")
-    ratios = [b / a for a, b in itertools.pairwise(parsed)]
-    assert (parsed[0], parsed[-1], len(parsed)) == (20e9, 200e9, 19)
-    assert max(ratios) - min(ratios) < 1e-9 and math.isclose(ratios[0], 10 ** (1 / 18))
+    """Each form of range has the values that it says, both ends where a step meets them; whole ones can be pinned."""
+    parsed = axes.parse_values("x", spec)
+    assert (parsed, list(map(type, parsed))) == (values, list(map(type, values)))
 
 
 @each(("spec", "problem"), [
@@ -75,57 +47,43 @@ def test_log_range_is_even_in_ratio() -> None:
 def test_ranges_that_say_nothing(spec: str, problem: str) -> None:
     """A range that cannot be meant is refused, and the message shows it and what to write."""
     with pytest.raises(InputError, match=r"limits\.budget_usd=") as caught:
-        parse_values("limits.budget_usd", spec)
+        axes.parse_values("limits.budget_usd", spec)
     assert problem in str(caught.value)
 
 
 def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     """Two axes make every combination, the last fastest; points of a file stay together."""
-    assert points_of({"a": [1, 2], "b": [3, 4]}) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
+    assert axes.points_of({"a": [1, 2], "b": [3, 4]}) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
     table, lines = tmp_path / "p.csv", tmp_path / "p.jsonl"
     table.write_text("limits.budget_usd,layout.zero_stage\n1e9,0\n2e9,1\n")
-    lines.write_text(
-        "".join(
-            json.dumps(p) + "\n"
-            for p in ({"limits.budget_usd": 1e9, "layout.zero_stage": 0}, {"limits.budget_usd": 2e9})
-        )
-    )
-    pairs = read_pairs(table)
-    assert pairs == [
-        {"limits.budget_usd": 1e9, "pins.layout.zero_stage": 0},
-        {"limits.budget_usd": 2e9, "pins.layout.zero_stage": 1},
-    ]
-    assert read_pairs(lines)[1] == {"limits.budget_usd": 2e9}
-    assert len(points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
+    lines.write_text('{"limits.budget_usd": 1e9, "layout.zero_stage": 0}\n{"limits.budget_usd": 2e9}\n')
+    pairs = axes.read_pairs(table)
+    assert pairs == [{"limits.budget_usd": (n + 1) * 1e9, "pins.layout.zero_stage": n} for n in (0, 1)]
+    assert axes.read_pairs(lines) == [pairs[0], {"limits.budget_usd": 2e9}]
+    assert len(axes.points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
 
 
-@each(
-    ("name", "text", "problem"),
-    [
-        ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
-        ("p.jsonl", "{}\n", "line 1"),
-        ("p.jsonl", "{'a'", "p.jsonl: line 1: column 2: Expecting"),
-        ("p.jsonl", f"[{'1, ' * 30}1]\n", f"(is [{'1, ' * 19}1,); give"),  # no more of a long line than its begin
-        ("p.csv", "a\n", "no points"),
-    ],
-)
+@each(("name", "text", "problem"), [
+    ("p.csv", "a,b\n1\n", "line 2: has 1 cells where the header has 2"),
+    ("p.jsonl", "{}\n", "line 1"),
+    ("p.jsonl", "{'a'", "p.jsonl: line 1: column 2: Expecting"),
+    ("p.jsonl", f"[{'1, ' * 30}1]\n", f"(is [{'1, ' * 19}1,); give"),  # no more of a long line than its begin
+    ("p.csv", "a\n", "no points"),
+])  # fmt: skip
 def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
     """A file of points with a bad line is refused by file and line."""
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=name) as caught:
-        read_pairs(tmp_path / name)
+        axes.read_pairs(tmp_path / name)
     assert problem in str(caught.value)
 
 
-@each(
-    ("name", "text", "problem"),
-    [
-        ("p.csv", "limits.budget\n1e9\n", "p.csv: line 1: limits.budget: no such key"),
-        ("p.jsonl", '{"limits.budget_usd": 1e9}\n{"limits.budgt": 1}\n', "p.jsonl: line 2: limits.budgt: no such key"),
-        ("p.csv", "limits.budget_usd\n1e9\n-3\n", "p.csv: line 3: point 1 (limits.budget_usd=-3): "),
-        ("p.jsonl", '{"network.max_tiers": null}\n', "p.jsonl: line 1: point 0 (network.max_tiers=null): "),
-    ],
-)
+@each(("name", "text", "problem"), [
+    ("p.csv", "limits.budget\n1e9\n", "p.csv: line 1: limits.budget: no such key"),
+    ("p.jsonl", '{"limits.budget_usd": 1e9}\n{"limits.budgt": 1}\n', "p.jsonl: line 2: limits.budgt: no such key"),
+    ("p.csv", "limits.budget_usd\n1e9\n-3\n", "p.csv: line 3: point 1 (limits.budget_usd=-3): "),
+    ("p.jsonl", '{"network.max_tiers": null}\n', "p.jsonl: line 1: point 0 (network.max_tiers=null): "),
+])  # fmt: skip
 def test_a_pair_that_does_not_fit_is_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
     """A path or a value of a file of points that the instance does not take is refused by file and line."""
     (tmp_path / name).write_text(text)
@@ -133,21 +91,12 @@ def test_a_pair_that_does_not_fit_is_named(tmp_path: Path, name: str, text: str,
     assert found.startswith(f"{tmp_path / name}"[: -len(name)] + problem)
 
 
-def test_null_is_told_as_it_was_written() -> None:
-    with pytest.raises(InputError, match=r"^cluster-1k with network\.max_tiers=null: .* \(is null\)"):
-        changed("cluster-1k", read_changes(["network.max_tiers=null"]))
-
-
 def test_one_path_on_two_axes_is_refused() -> None:
     """A path and the same pin under its short name are one decision."""
     with pytest.raises(InputError, match="two axes"):
-        points_of({"layout.zero_stage": [0], "pins.layout.zero_stage": [1]})
+        axes.points_of({"layout.zero_stage": [0], "pins.layout.zero_stage": [1]})
     with pytest.raises(InputError, match="nothing varies"):
-        points_of({})
-    with pytest.raises(InputError, match="given twice"):
-        values_by_path("--vary", ["a=1", "a=2"])
-    with pytest.raises(InputError, match="PATH=VALUES"):
-        values_by_path("--vary", ["limits.budget_usd"])
+        axes.points_of({})
 
 
 @each(("path", "problem"), [
@@ -168,7 +117,7 @@ def test_one_path_on_two_axes_is_refused() -> None:
 ])  # fmt: skip
 def test_wrong_paths_are_named(path: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
-        check_path(MAIN, path)
+        axes.check_path(MAIN, path)
     assert problem in str(caught.value)
 
 
@@ -176,17 +125,11 @@ def test_a_hint_is_a_path_of_the_entry_that_it_means() -> None:
     """An entry whose id is a number, as that of a bus is, is hinted by its place, as which a number is read."""
     grid = MAIN.grid
     assert grid is not None
-    buses = MAIN.replaced(
-        grid=grid.replaced(nodes=tuple(node.replaced(id=f"{i + 1}") for i, node in enumerate(grid.nodes)))
-    )
+    named = tuple(node.replaced(id=f"{i + 1}") for i, node in enumerate(grid.nodes))
+    buses = MAIN.replaced(grid__nodes=named)
     with pytest.raises(InputError, match=r"did you mean grid\.nodes\[0\]\.latitude\?"):
-        check_path(buses, "latitude")
-    assert check_path(buses, "grid.nodes[0].latitude") == grid.nodes[0].latitude
-
-
-def test_part_that_is_missing_is_named() -> None:
-    with pytest.raises(InputError, match="network is not in the instance"):
-        check_path(RACK, "network.transport.slowdown")
+        axes.check_path(buses, "latitude")
+    assert axes.check_path(buses, "grid.nodes[0].latitude") == grid.nodes[0].latitude
 
 
 def test_a_change_keeps_null_elsewhere() -> None:
@@ -200,12 +143,12 @@ def test_a_change_keeps_null_elsewhere() -> None:
 def test_every_leaf_can_be_set() -> None:
     """All paths of the main instance pass the check, and what is put there is there alone."""
     plain = MAIN.model_dump(mode="json")
-    paths = sorted(asked_values(MAIN))
+    paths = sorted(axes.asked_values(MAIN))
     assert len(paths) > 200 and "limits.deadline_days" in paths
     for path in paths:
-        check_path(MAIN, path)
+        axes.check_path(MAIN, path)
         data = json.loads(json.dumps(plain))
-        put(data, MAIN, path, "here")
+        axes.put(data, MAIN, path, "here")
         before, after = (json.dumps(d).split('"here"') for d in (plain, data))
         assert (len(before), len(after)) == (1, 2)
 
@@ -213,23 +156,25 @@ def test_every_leaf_can_be_set() -> None:
 def test_entries_by_id_and_pins_by_short_name() -> None:
     data = MAIN.model_dump(mode="json")
     node = next(i for i, n in enumerate(MAIN.grid.nodes) if n.id == "keystone") if MAIN.grid else -1
-    check_path(MAIN, "grid.nodes[keystone].latitude")
-    put(data, MAIN, "grid.nodes[keystone].latitude", 41.5)
-    put(data, MAIN, "layout.zero_stage", 2)
+    axes.check_path(MAIN, "grid.nodes[keystone].latitude")
+    axes.put(data, MAIN, "grid.nodes[keystone].latitude", 41.5)
+    axes.put(data, MAIN, "layout.zero_stage", 2)
     assert (data["grid"]["nodes"][node]["latitude"], data["pins"]["layout.zero_stage"]) == (41.5, 2)
-    assert canonical("limits.budget_usd") == "limits.budget_usd"
+    assert axes.canonical("limits.budget_usd") == "limits.budget_usd"
 
 
 def test_bad_points_are_named_before_anything_runs() -> None:
     """A value that no instance may have is refused with its point, by the call and not by the first row."""
     with pytest.raises(InputError, match=r"point 1 \(limits.max_batch_tokens=-1\).*greater than 0"):
         planner.sweep(RACK, {"limits.max_batch_tokens": [4e6, -1]})
+    with pytest.raises(InputError, match="network is not in the instance"):
+        planner.sweep(RACK, {"network.transport.slowdown": [1.0]})
 
 
 @each(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
 def test_shards_part_the_points(count: int, parts: int) -> None:
     """Every point is in exactly one shard, neighbours together and sizes as even as can be."""
-    shards = [in_shard(count, (i, parts)) for i in range(1, parts + 1)]
+    shards = [axes.in_shard(count, (i, parts)) for i in range(1, parts + 1)]
     assert [i for part in shards for i in part] == list(range(count))
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
@@ -237,15 +182,15 @@ def test_shards_part_the_points(count: int, parts: int) -> None:
 @each("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])
 def test_bad_shards_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="I/N"):
-        shard_of(text)
-    assert [shard_of(x) for x in ("1/2", "2/2")] == [(1, 2), (2, 2)]
+        axes.shard_of(text)
+    assert [axes.shard_of(x) for x in ("1/2", "2/2")] == [(1, 2), (2, 2)]
 
 
 @each("mark", ["\u2028", "\u2029", "\u0085"])
 def test_pairs_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text(f'{{"name": "first{mark}second"}}\n', encoding="utf-8")
-    assert read_pairs(path) == [{"name": f"first{mark}second"}]
+    assert axes.read_pairs(path) == [{"name": f"first{mark}second"}]
 
 
 BASE = ROOT / "instances" / "two-sites-405b.json"
@@ -257,27 +202,27 @@ BASE = ROOT / "instances" / "two-sites-405b.json"
 )
 def test_a_number_moves_as_written(change: Any, budget: float) -> None:
     """Three billion dollars, by a factor, a share, a difference, and outright."""
-    assert changed(BASE, {"limits.budget_usd": change}).limits.budget_usd == pytest.approx(budget, rel=1e-12)
+    assert axes.changed(BASE, {"limits.budget_usd": change}).limits.budget_usd == pytest.approx(budget, rel=1e-12)
 
 
 def test_moved_whole_numbers_stay_whole() -> None:
     """A model of 126 layers has 63 at half of them, and the rest of the instance stays."""
-    base, half = changed(BASE, {}), changed(BASE, {"workload.model.layers": "x0.5"})
+    base, half = axes.changed(BASE, {}), axes.changed(BASE, {"workload.model.layers": "x0.5"})
     assert (base.workload.model.layers, half.workload.model.layers) == (126, 63)
-    put_back = changed(half, {"workload.model.layers": 126})
+    put_back = axes.changed(half, {"workload.model.layers": 126})
     assert put_back == base
 
 
 def test_lists_that_an_instance_leaves_out_have_their_default() -> None:
     """Modules of recompute, which data leave out as long as they are core attention alone, are changed by position."""
-    found = changed(BASE, {"workload.software.recompute_modules[0]": "mlp"}).workload.software
+    found = axes.changed(BASE, {"workload.software.recompute_modules[0]": "mlp"}).workload.software
     assert isinstance(found, Software) and found.recompute_modules == ("mlp",)
-    off = changed(BASE, {"workload.software.fp8_attention": False, "workload.precision": "fp8"}).workload.software
+    off = axes.changed(BASE, {"workload.software.fp8_attention": False, "workload.precision": "fp8"}).workload.software
     assert isinstance(off, Software) and not off.fp8_attention
 
 
 def test_names_of_the_catalogue_stand_for_objects() -> None:
-    found = changed(
+    found = axes.changed(
         BASE,
         {"workload.model": "llama3-70b", "hardware.accelerator": "H100", "network.switches[0]": "51.2T-64x800G",
          "reliability": "llama3-2024"},
@@ -289,15 +234,15 @@ def test_names_of_the_catalogue_stand_for_objects() -> None:
 
 def test_changes_behind_a_name_are_of_what_it_names() -> None:
     """Half as much memory again, of the accelerator that was named before it."""
-    plain = changed(BASE, {"hardware.accelerator": "H100"}).hardware.accelerator
-    more = changed(BASE, {"hardware.accelerator": "H100", "hardware.accelerator.hbm_bytes": "x1.5"})
+    plain = axes.changed(BASE, {"hardware.accelerator": "H100"}).hardware.accelerator
+    more = axes.changed(BASE, {"hardware.accelerator": "H100", "hardware.accelerator.hbm_bytes": "x1.5"})
     assert more.hardware.accelerator.hbm_bytes == pytest.approx(1.5 * plain.hbm_bytes)
-    assert more.hardware.accelerator.hbm_bytes != 1.5 * changed(BASE, {}).hardware.accelerator.hbm_bytes
+    assert more.hardware.accelerator.hbm_bytes != 1.5 * axes.changed(BASE, {}).hardware.accelerator.hbm_bytes
 
 
 def test_a_path_is_changed_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"layout\.tensor_parallel: is changed twice"):
-        changed(BASE, {"tp": 8, "layout.tensor_parallel": 4})
+        axes.changed(BASE, {"tp": 8, "layout.tensor_parallel": 4})
     out = str(tmp_path / "rows.jsonl")
     options = ["--vary", "limits.budget_usd=1e9,2e9", "--set", "limits.budget_usd=x2"]
     run = invoke("sweep", BASE, "-o", out, *options)
@@ -306,24 +251,24 @@ def test_a_path_is_changed_once(tmp_path: Path) -> None:
 
 def test_a_minus_sign_is_a_difference_and_two_equals_signs_a_value() -> None:
     """-77 takes 77 away on the command line and ==-77 sets it; in the library a number is the value itself."""
-    found = read_changes(["a=-77", "b==-77", "c=+1e3", "d=none", "e=1e3"])
+    found = axes.read_changes(["a=-77", "b==-77", "c=+1e3", "d=none", "e=1e3"])
     assert found == {"a": "-77", "b": -77, "c": "+1e3", "d": "none", "e": 1000.0}
 
 
 def test_pins_and_entries_of_lists() -> None:
     """A pin by its short name, a node by its id; None takes a value away."""
-    base = changed(BASE, {})
+    base = axes.changed(BASE, {})
     assert base.grid is not None
     node = base.grid.nodes[0]
     path = f"grid.nodes[{node.id}].load_mw"
-    found = changed(BASE, {"tp": 8, path: 1.5, "limits.budget_usd": None})
+    found = axes.changed(BASE, {"tp": 8, path: 1.5, "limits.budget_usd": None})
     assert found.grid is not None
     assert found.pins["layout.tensor_parallel"] == 8
     assert found.grid.nodes[0].load_mw == 1.5
     assert found.limits.budget_usd is None
-    assert changed(found, {"tp": None}).pins == base.pins
-    several = changed(BASE, {"hardware.alternatives": [{"accelerator": "H100", "rack": "DGX-H100"}]})
-    assert len(several.hardware.alternatives) == 1 and changed(several, {"hardware.alternatives": None}) == base
+    assert axes.changed(found, {"tp": None}).pins == base.pins
+    several = axes.changed(BASE, {"hardware.alternatives": [{"accelerator": "H100", "rack": "DGX-H100"}]})
+    assert len(several.hardware.alternatives) == 1 and axes.changed(several, {"hardware.alternatives": None}) == base
 
 
 @each(("changes", "words"), [
@@ -335,19 +280,21 @@ def test_pins_and_entries_of_lists() -> None:
     ({"hardware.accelerator": "H1000"}, ["hardware.accelerator", "'H1000'", "did you mean 'H100'"]),
     ({"hardware.rack": "GB200"}, ["hardware.rack", "did you mean 'GB200-NVL72'"]),
     ({"limits": 3}, ["limits", "must be an object"]),
+    ({"network.max_tiers": None}, ["two-sites-405b.json with network.max_tiers=null: ", "(is null)"]),
 ])  # fmt: skip
 def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(InputError) as error:
-        changed(BASE, changes)
+        axes.changed(BASE, changes)
     assert all(w in str(error.value) for w in words), str(error.value)
 
 
-@each("text", ["limits.budget_usd", "=3", "limits.budget_usd="])
-def test_options_without_path_or_value_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"PATH=x1\.2"):
-        read_changes([text])
+@each(("option", "form"), [("--set", r"PATH=x1\.2"), ("--vary", "PATH=VALUES")])
+def test_options_without_path_or_value_are_refused(option: str, form: str) -> None:
+    for text in ("limits.budget_usd", "=3", "limits.budget_usd="):
+        with pytest.raises(InputError, match=form):
+            axes.values_by_path(option, [text])
     with pytest.raises(InputError, match="given twice"):
-        read_changes(["a=1", "a=2"])
+        axes.values_by_path(option, ["a=1", "a=2"])
 
 
 def test_the_command_line_and_the_library_agree(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 import csv
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -18,7 +16,7 @@ import worked_plan
 from commands import invoke, refusal
 from curves import curve
 from each_case import each
-from sweeping import ROOT, small, written
+from sweeping import small, written
 
 from planner.errors import InputError
 from planner.report import plots as drawn
@@ -68,24 +66,20 @@ def test_workers_of_a_local_dask_cluster_solve_one_point_at_a_time(monkeypatch: 
     client = SimpleNamespace(get_executor=lambda **_: "executor")
     dask = SimpleNamespace(config=SimpleNamespace(set=lambda settings: nullcontext(asked.update(settings))))
     monkeypatch.setitem(sys.modules, "dask", dask)
-    monkeypatch.setitem(
-        sys.modules, "distributed", SimpleNamespace(Client=lambda _: nullcontext(client), LocalCluster=cluster)
-    )
+    distributed = SimpleNamespace(Client=lambda _: nullcontext(client), LocalCluster=cluster)
+    monkeypatch.setitem(sys.modules, "distributed", distributed)
     with sweep_run.dask_executor("local", workers=3) as executor:
         assert executor == "executor"
     assert (asked["n_workers"], asked["threads_per_worker"], asked["processes"]) == (3, 1, True)
     assert asked["distributed.scheduler.allowed-failures"] + 1 == sweep_run.TRIES
 
 
-@each(
-    ("name", "link", "of", "to"),
-    [
-        ("rows.jsonl", os.symlink, "rows.jsonl", "other.jsonl"),
-        ("rows.jsonl", os.link, "rows.jsonl", "other.jsonl"),
-        ("rows.csv", os.symlink, "rows.csv", "other.csv"),  # a journal of its own would overwrite the table
-        ("rows.jsonl", os.symlink, ".", "folder/rows.jsonl"),
-    ],
-)
+@each(("name", "link", "of", "to"), [
+    ("rows.jsonl", os.symlink, "rows.jsonl", "other.jsonl"),
+    ("rows.jsonl", os.link, "rows.jsonl", "other.jsonl"),
+    ("rows.csv", os.symlink, "rows.csv", "other.csv"),  # a journal of its own would overwrite the table
+    ("rows.jsonl", os.symlink, ".", "folder/rows.jsonl"),
+])  # fmt: skip
 def test_rows_by_another_name_are_the_same_file(name, link, of, to, tmp_path):
     real, other = tmp_path / "a" / name, tmp_path / to
     real.parent.mkdir()
@@ -110,17 +104,23 @@ def test_a_table_of_parquet_is_refused_at_once_where_it_cannot_be_written(tmp_pa
     assert [r.key for r in read_rows(tmp_path / "rows.csv.jsonl")] == ["k0"]
 
 
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """A line without an end is cut off only where it begins like a row."""
-    path = tmp_path / "plan.jsonl"
-    path.write_text('{"planner_version":"0.1.0"}')
-    with pytest.raises(InputError, match="its last line is no row"):
+@each(("text", "problem"), [
+    ('{"planner_version":"0.1.0"}', "its last line is no row"), ('{"a": 1}\n', "line 1: is no row"),
+])  # fmt: skip
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str, problem: str) -> None:
+    """A line without an end is cut off only where it begins like a row; a file of another ending is none of rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=problem):
         Store(path, resume=True)
-    assert path.read_text() == '{"planner_version":"0.1.0"}'
+    assert path.read_text() == text
     path.write_bytes(b'{"schema_version":1,"ind')
     with Store(path, resume=True):
         pass
     assert path.read_bytes() == b""
+    for name, refused in (("rows.xlsx", "must end in"), ("no/rows.jsonl", "folder does not exist")):
+        with pytest.raises(InputError, match=refused):
+            Store(tmp_path / name, resume=False)
 
 
 def test_another_instance_is_refused(tmp_path: Path, solved: dict[str, Any]) -> None:
@@ -166,12 +166,9 @@ def test_failed_points_are_tried_again_and_count(tmp_path: Path, solved: dict[st
     assert "3 of 3 points (3 optimal)" in done.output
     journal = tmp_path / "rows.csv.jsonl"
     assert journal.read_bytes().count(b"\n") == 4
-    for rows in (
-        [r.status for r in read_rows(journal)],
-        [r["status"] for r in drawn.read_rows(journal)],
-        [r["status"] for r in drawn.read_rows(output)],
-    ):
-        assert rows == ["optimal"] * 3
+    found = [[row.status for row in read_rows(journal)]]
+    found += [[row["status"] for row in drawn.read_rows(file)] for file in (journal, output)]
+    assert found == [["optimal"] * 3] * 3
 
 
 class Cancelled(Executor):
@@ -199,54 +196,6 @@ def test_a_killed_scheduler_loses_no_point_silently() -> None:
     assert statuses == ["optimal", "failed", "failed"]
 
 
-@pytest.mark.slow
-def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) -> None:
-    """With its scheduler killed in the middle the command ends, not with status 0; every point has its row."""
-    pytest.importorskip("distributed")
-    scheduler = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard",
-         "--scheduler-file", str(tmp_path / "scheduler.json")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        wait_for(tmp_path / "scheduler.json")
-        address = json.loads((tmp_path / "scheduler.json").read_text())["address"]
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nworkers", "1", "--nthreads", "1",
-             "--no-dashboard", "--death-timeout", "20"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        output = tmp_path / "rows.jsonl"
-        child = subprocess.Popen(
-            [sys.executable, "-m", "planner", "sweep", str(written(tmp_path)), "--vary", f"{RACKS}=1:60:1",
-             "-o", str(output), "--dask", address],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        wait_for(output, rows=2)
-        scheduler.send_signal(signal.SIGKILL)
-        out, err = child.communicate(timeout=120)
-        worker.kill()
-        assert child.returncode == 1, (out, err)
-        assert " failed" in out and "--resume tries them again" in err
-        assert len({r.key for r in read_rows(output)}) == 60
-    finally:
-        for process in (scheduler, worker, child):
-            process.kill()
-            process.wait()
-
-
-def wait_for(path: Path, rows: int = 0) -> None:
-    """Wait until a file is there with so many lines."""
-    import time
-
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if path.exists() and path.stat().st_size and path.read_bytes().count(b"\n") >= rows:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(path)
-
-
 TEXTS = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\tx", "'=x", "plain", "-5", "a=b"]
 
 
@@ -264,11 +213,34 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     assert [str(c.figures["reason"]) for c in compared] == TEXTS
 
 
-def test_a_bad_sweep_leaves_no_folder_of_plans(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.json"
-    bad.write_text("{}")
-    assert refusal(invoke(*command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans"))))
-    assert [p.name for p in tmp_path.iterdir()] == ["bad.json"]
+@each(("args", "problem"), [
+    (["--vary", "limits.budget=1"], "did you mean limits.budget_usd?"), ([], "nothing varies"),
+    (["--vary", "hardware.racks=1,2", "-o", "rows.xls"], "must end in"),
+    (["--vary", "hardware.racks=1,2", "-o", "no/rows.csv"], "does not exist"),
+    (["--vary", "hardware.racks=1,2", "--workers", "0"], "--workers"),
+    (["--vary", "hardware.racks=1,2", "--pairs", "no.csv"], "no such file"),
+    (["--vary", "hardware.racks=0,2", "--plans", "plans"], "hardware.racks"),
+])  # fmt: skip
+def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], problem: str) -> None:
+    """A user's mistake ends with a message, and no file or folder."""
+    args = [str(tmp_path / a) if a.startswith(("rows", "no/", "no.", "plans")) else a for a in args]
+    output = [] if "-o" in args else ["-o", str(tmp_path / "rows.jsonl")]
+    assert problem in refusal(invoke("sweep", written(tmp_path), *args, *output))
+    assert [p.name for p in tmp_path.iterdir()] == ["small.json"]
+
+
+@each("mark", ["\u2028", "\u2029", "\u0085"])
+def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
+    marked, path = row(0, reason=f"first{mark}second"), tmp_path / "rows.csv"
+    with Store(path, resume=False) as store:
+        store.append(marked)
+        store.tabulate()
+    with Store(path, resume=True) as store:
+        assert store.rows == [marked]
+    journal = tmp_path / "rows.csv.jsonl"
+    assert mark in journal.read_text(encoding="utf-8")
+    for file in (journal, path):
+        assert [r["reason"] for r in drawn.read_rows(file)] == [marked.reason]
 
 
 def test_a_row_that_cannot_be_appended_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,13 @@ from planner.checks.fabric import network_limits, wirable
 from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
 from planner.instance.network import Network
-from planner.models import FabricRequest
+from planner.models import FabricRequest, Options
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import decision_of
 from planner.planning.conflict import _reason, _rules
 from planner.planning.load import load_instance
-from planner.planning.solve import options_of
 
 INSTANCES = Path(__file__).parents[3] / "instances"
 PLAN = small()
@@ -250,7 +249,7 @@ def test_leaves_without_a_tier_above_have_no_pods(name: str | None) -> None:
     assert not list(wirable(PlanPhysics(plan=PLAN)))
 
 
-QUICK = options_of(time_limit=None, gap=None, seed=0, threads=1)
+QUICK = Options(threads=1)
 
 
 SLOW = [*slow((4, 3), (4, 4)), *more((5, 5), (6, 9))]

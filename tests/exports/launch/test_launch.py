@@ -21,6 +21,7 @@ import planner
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import FORMS, LaunchRun, _parallel, decided, launch_file, nearest_choices, run_of
+from planner.exports.runnable_layout import runnable_layout, with_switches
 from planner.imports.huggingface import read_config
 from planner.imports.megatron_flags import OwnRun
 from planner.imports.recipes import form_of, layout_of_run, run_of_text
@@ -29,7 +30,7 @@ from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, Software
 from planner.plan.plan import Plan
-from planner.planning.evaluate import evaluated, runnable_layout, with_switches
+from planner.planning.evaluate import evaluated
 
 ARGUMENTS = json.loads((Path(__file__).parent / "megatron_arguments.json").read_text())["arguments"]
 UNEVEN = [19, 21, 21, 19]

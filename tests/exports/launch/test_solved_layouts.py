@@ -11,10 +11,10 @@ from tiers import more, slow
 
 import planner
 from planner.exports.launch import FORMS, STACKS, launch_file, nearest_choices, run_of
+from planner.exports.runnable_layout import runnable_layout
 from planner.imports.huggingface import read_config
 from planner.imports.recipes import layout_of_run, run_of_text
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
-from planner.planning.evaluate import runnable_layout
 
 ROOT = Path(__file__).parents[3]
 SEQUENCE = 4096

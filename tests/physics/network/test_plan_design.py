@@ -12,6 +12,7 @@ from test_dragonfly import dragonflies
 from test_price import boxes_of, network
 
 from planner.instance.network import FabricFamily, Spares
+from planner.models.fabric.fabric_section import site_fabric
 from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
@@ -26,7 +27,6 @@ from planner.physics.network.fabric_designs import (
 )
 from planner.physics.network.transport import locality
 from planner.plan.plan_sections import SiteFabric, Tier, WanGateway
-from planner.planning.site_fabrics import site_fabric
 
 NAMES = ("leaf", "spine", "core", "super-spine")
 

@@ -21,10 +21,10 @@ import planner
 from planner.cli.plan_commands import report
 from planner.errors import InputError
 from planner.imports.command_options import FabricWish
+from planner.imports.fabric_options import fabric_data
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import name_of_part
-from planner.planning.load import question_of_options
 from planner.report.page import page
 from planner.report.page.charts import WIDTH
 from planner.report.page.page import NOT_SHOWN, PARTS, report_page
@@ -288,7 +288,7 @@ def test_the_parts_of_the_argument_in_order() -> None:
 def test_a_fabric_alone_is_what_was_chosen() -> None:
     """Built is the chosen fabric, with what it carries, its tails and what it survives; other kinds have their list."""
     wish = FabricWish(hosts=16, gpus_per_host=1, nic_gbps=400, switch=["16x400:9000:300"], max_tiers=2)
-    plan = planner.design_fabric(question_of_options(wish))
+    plan = planner.design_fabric(fabric_data(wish))
     assert plan.fabric is not None
     chosen, *others = (x.name for x in plan.fabric.alternatives if x.fabric is not None)
     lists = {
