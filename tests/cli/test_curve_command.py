@@ -84,18 +84,15 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "34 % at 12 points" in (tmp_path / "log").read_text()
 
 
-@each(
-    ("changes", "status", "text"),
-    [
-        ({}, Exit.DONE, "a row is within 9.9 %"),
-        ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
-        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 3 % was proven.\n"),
-        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
-        ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
-        ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
-        ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
-    ],
-)
+@each(("changes", "status", "text"), [
+    ({}, Exit.DONE, "a row is within 9.9 %"),
+    ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
+    ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 3 % was proven.\n"),
+    ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
+    ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
+    ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
+    ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
+])  # fmt: skip
 def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     """0 where the share asked for is proven, 4 where a limit came first, 130 at Ctrl-C; the share is rounded up."""
     answer_with(monkeypatch, made(curve(**changes)))
@@ -105,18 +102,11 @@ def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     assert ("so far, of which none beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
 
 
-@each(
-    ("stopped", "status", "text"),
-    [
-        (
-            "proved",
-            Exit.INFEASIBLE,
-            "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules",
-        ),
-        ("limit", Exit.LIMIT, "no plan so far: the search was ended by its limit"),
-        ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
-    ],
-)
+@each(("stopped", "status", "text"), [
+    ("proved", Exit.INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
+    ("limit", Exit.LIMIT, "no plan so far: the search was ended by its limit"),
+    ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
+])  # fmt: skip
 def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_path):
     """3 where it is proven that no plan keeps the bounds; a picture and rows are written all the same, empty."""
     answer_with(monkeypatch, made(curve((), epsilon=None, stopped=stopped)))
@@ -187,18 +177,15 @@ def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "No knee; racks x days lies between 4,000 and 6,000.\n" in run_here("frontier", "one-rack").stdout
 
 
-@each(
-    ("given", "problem"),
-    [
-        (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
-        (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
-        (["--points", "0"], "--points: must be a whole number from 2"),
-        (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),
-        (["--plot", "curve.pdf"], "curve.pdf: must end in .svg or .png"),
-        (["--plans", "no/such/folder"], "no/such/folder: is no folder; make it"),
-        (["--set", "objective.minimize=loss"], "objective.minimize"),
-    ],
-)
+@each(("given", "problem"), [
+    (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
+    (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
+    (["--points", "0"], "--points: must be a whole number from 2"),
+    (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),
+    (["--plot", "curve.pdf"], "curve.pdf: must end in .svg or .png"),
+    (["--plans", "no/such/folder"], "no/such/folder: is no folder; make it"),
+    (["--set", "objective.minimize=loss"], "objective.minimize"),
+])  # fmt: skip
 def test_mistakes_are_named(given: list[str], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bad input ends with 2 before anything is asked of the search."""
     asked = answer_with(monkeypatch, made(curve()))
@@ -207,14 +194,11 @@ def test_mistakes_are_named(given: list[str], problem: str, monkeypatch: pytest.
     assert problem in done.stderr
 
 
-@each(
-    ("instance", "problem"),
-    [
-        ("5gw-best-6-months", "objective.minimize: is loss"),
-        ("two-pools", "hardware.pools: each pool has a layout of its own"),
-        ({"network": {}, "hardware": {"accelerator": "any"}}, "is a question about a fabric alone"),
-    ],
-)
+@each(("instance", "problem"), [
+    ("5gw-best-6-months", "objective.minimize: is loss"),
+    ("two-pools", "hardware.pools: each pool has a layout of its own"),
+    ({"network": {}, "hardware": {"accelerator": "any"}}, "is a question about a fabric alone"),
+])  # fmt: skip
 def test_instances_without_a_curve(instance: Any, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model chosen for the least loss, pools and a fabric alone have no curve, and are refused with what to do."""
     asked = answer_with(monkeypatch, made(curve()))

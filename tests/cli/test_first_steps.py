@@ -119,19 +119,16 @@ def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert read["name"] == name and read["grid"]["rules"]["interconnect"]["enabled"] is True
 
 
-@each(
-    ("words", "complaint"),
-    [
-        (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
-        (("--sites", "2", "--racks", "4"), "--racks 4: power and budget decide the racks of sites"),
-        (("--budget", "-1"), "--budget: must be a number above 0 up to 1e+15 (is -1.0)"),
-        (("--accelerator", "TPU-v7x"), "--accelerator: no rack of the catalogue has 'TPU-v7x'"),
-        (("--model", "llama3"), "--model: 'llama3' is not in the catalogue; did you mean 'llama3-70b'?"),
-        (("--accelerator", "B20"), "--accelerator: 'B20' is not in the catalogue; did you mean 'B200'?"),
-        (("--model", "none/config.json"), "none/config.json: no such file"),
-        (("-o", "x.json"), "x.json: must end in .yaml, which has comments; rename it"),
-    ],
-)
+@each(("words", "complaint"), [
+    (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
+    (("--sites", "2", "--racks", "4"), "--racks 4: power and budget decide the racks of sites"),
+    (("--budget", "-1"), "--budget: must be a number above 0 up to 1e+15 (is -1.0)"),
+    (("--accelerator", "TPU-v7x"), "--accelerator: no rack of the catalogue has 'TPU-v7x'"),
+    (("--model", "llama3"), "--model: 'llama3' is not in the catalogue; did you mean 'llama3-70b'?"),
+    (("--accelerator", "B20"), "--accelerator: 'B20' is not in the catalogue; did you mean 'B200'?"),
+    (("--model", "none/config.json"), "none/config.json: no such file"),
+    (("-o", "x.json"), "x.json: must end in .yaml, which has comments; rename it"),
+])  # fmt: skip
 def test_bad_wishes(words: tuple[str, ...], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wish that cannot be met is named with its option, value and remedy."""
     monkeypatch.chdir(tmp_path)
@@ -173,31 +170,25 @@ def test_yaml(tmp_path: Path) -> None:
     }
 
 
-@each(
-    ("text", "value"),
-    [
-        ("3e9", 3e9), ("-1.5", -1.5), ("1.", 1.0), (".5", 0.5), ("007", 7), ("1_000", 1000), ("true", True),
-        ("null", None), ("~", None), ("yes", "yes"), ("2024-01-01", "2024-01-01"), ("'5'", "5"), ("e9", "e9"),
-        ("\u0663E1", "\u0663E1"),  # a digit that JSON has not
-    ],
-)  # fmt: skip
+@each(("text", "value"), [
+    ("3e9", 3e9), ("-1.5", -1.5), ("1.", 1.0), (".5", 0.5), ("007", 7), ("1_000", 1000), ("true", True),
+    ("null", None), ("~", None), ("yes", "yes"), ("2024-01-01", "2024-01-01"), ("'5'", "5"), ("e9", "e9"),
+    ("\u0663E1", "\u0663E1"),  # a digit that JSON has not
+])  # fmt: skip
 def test_scalars_of_yaml(text: str, value: Any) -> None:
     """Plain scalars are what they would be in JSON; dates, yes and no are texts."""
     found = read_yaml_data(f"a: {text}\n", "x")["a"]
     assert found == value and type(found) is type(value)
 
 
-@each(
-    ("text", "complaint"),
-    [
-        ("a: 1\na: 2\n", "own.yaml: line 2: 'a' is given twice in one mapping"),
-        ("a: [1\n", "own.yaml: line 2: is no YAML"),
-        ("a: &x 1\n", "own.yaml: line 1: anchor x is YAML that is not read here"),
-        ("- 1\n", "own.yaml: must be a JSON object or a YAML mapping (is list)"),
-        ("# later\n", "own.yaml: must be a JSON object or a YAML mapping (is empty)"),
-        ("a: 1e999\n", "own.yaml: line 1: 1e999 is beyond the largest number"),
-    ],
-)
+@each(("text", "complaint"), [
+    ("a: 1\na: 2\n", "own.yaml: line 2: 'a' is given twice in one mapping"),
+    ("a: [1\n", "own.yaml: line 2: is no YAML"),
+    ("a: &x 1\n", "own.yaml: line 1: anchor x is YAML that is not read here"),
+    ("- 1\n", "own.yaml: must be a JSON object or a YAML mapping (is list)"),
+    ("# later\n", "own.yaml: must be a JSON object or a YAML mapping (is empty)"),
+    ("a: 1e999\n", "own.yaml: line 1: 1e999 is beyond the largest number"),
+])  # fmt: skip
 def test_bad_yaml(text: str, complaint: str, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(text)
     with pytest.raises(InputError) as caught:
@@ -214,28 +205,13 @@ def test_comments_in_json(tmp_path: Path) -> None:
 INSTANCE = json.loads((ROOT / "instances" / "one-rack.json").read_text())
 
 
-@each(
-    ("command", "data", "lines"),
-    [
-        (
-            "solve",
-            JOB,
-            ("x.json: is a job, where an instance is due", "place it: `planner place --topology FILE --job"),
-        ),
-        (
-            "solve",
-            {"model_type": "llama"},
-            ("x.json: is a Hugging Face config.json, where an instance is due", "name it"),
-        ),
-        (
-            "check",
-            INSTANCE,
-            ("x.json: is an instance, where a plan is due", "make a plan of it: `planner solve x.json"),
-        ),
-        ("check", JOB, ("x.json: is a job, where a plan is due", "place it")),
-        ("show", {"$defs": {}, "properties": {}}, ("x.json: is a JSON Schema, where a plan is due", "give a plan")),
-    ],
-)
+@each(("command", "data", "lines"), [
+    ("solve", JOB, ("x.json: is a job, where an instance is due", "place it: `planner place --topology FILE --job")),
+    ("solve", {"model_type": "llama"}, ("x.json: is a Hugging Face config.json, where an instance is due", "name it")),
+    ("check", INSTANCE, ("x.json: is an instance, where a plan is due", "make a plan of it: `planner solve x.json")),
+    ("check", JOB, ("x.json: is a job, where a plan is due", "place it")),
+    ("show", {"$defs": {}, "properties": {}}, ("x.json: is a JSON Schema, where a plan is due", "give a plan")),
+])  # fmt: skip
 def test_files_know_their_kind(command, data, lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.json").write_text(json.dumps(data))
@@ -261,18 +237,15 @@ WORDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"workload": {"model": 5, "tokens": 1, "sequence_length": 1}},
-        {"workload": {"model": {"layers": "x"}, "tokens": "y", "sequence_length": [1]}},
-        {"hardware": {"accelerator": {"name": 1}, "rack": [], "racks": "z"}},
-        {"network": {"switches": [{"name": 1}, 5], "optics": None}},
-        {"workload": {"model": "llama3-70b", "tokens": 1, "sequence_length": 1, "choose": {"law": {"kind": "other"}}}},
-        {"grid": {"rules": {"grid_model": 5, "soft": {"a": 1}}}},
-        {"pins": 5},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"workload": {"model": 5, "tokens": 1, "sequence_length": 1}},
+    {"workload": {"model": {"layers": "x"}, "tokens": "y", "sequence_length": [1]}},
+    {"hardware": {"accelerator": {"name": 1}, "rack": [], "racks": "z"}},
+    {"network": {"switches": [{"name": 1}, 5], "optics": None}},
+    {"workload": {"model": "llama3-70b", "tokens": 1, "sequence_length": 1, "choose": {"law": {"kind": "other"}}}},
+    {"grid": {"rules": {"grid_model": 5, "soft": {"a": 1}}}},
+    {"pins": 5},
+])  # fmt: skip
 def test_no_word_of_the_validation_in_a_path(change: dict[str, Any]) -> None:
     """Paths of errors are those of the file: each part is a key or an index of the data, or the key that is missing."""
     known = set(json.dumps(Instance.model_json_schema()).split('"'))

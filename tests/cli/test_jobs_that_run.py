@@ -71,20 +71,17 @@ def test_a_job_in_words(folder: Path) -> None:
     assert run("place", "--job", "short.json").output == by_file
 
 
-@each(
-    ("words", "complaint"),
-    [
-        ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
-        (("--nodes", "7", "--mesh", "pp=2,dp=2"), "--nodes: must be a multiple of the 4 members of --mesh (is 7)"),
-        (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
-        (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' is given twice; keep one"),
-        (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
-        (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
-        (("--job", "squeue.json", "--gpus-per-node", "4"), "squeue.json: a job's file has its gpus_per_node"),
-        (("--job", "squeue.json", "--nodes", "4"), "--job squeue.json: a job's file has its nodes and mesh"),
-        (("--nodes", "4", "--objective", "step-time"), "--objective step-time needs the job's file; give it"),
-    ],
-)
+@each(("words", "complaint"), [
+    ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
+    (("--nodes", "7", "--mesh", "pp=2,dp=2"), "--nodes: must be a multiple of the 4 members of --mesh (is 7)"),
+    (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
+    (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' is given twice; keep one"),
+    (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
+    (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
+    (("--job", "squeue.json", "--gpus-per-node", "4"), "squeue.json: a job's file has its gpus_per_node"),
+    (("--job", "squeue.json", "--nodes", "4"), "--job squeue.json: a job's file has its nodes and mesh"),
+    (("--nodes", "4", "--objective", "step-time"), "--objective step-time needs the job's file; give it"),
+])  # fmt: skip
 def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None:
     assert folder.is_dir()
     assert complaint in refusal(run("place", *words))
@@ -111,21 +108,18 @@ def test_indented_jobs_are_all_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize(
-    ("states", "holds"),
-    [
-        *(((s,), True) for s in ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")),
-        *(((s,), True) for s in ("STAGE_OUT", "RESIZING", "POWER_UP_NODE", "running", "REQUEUED")),
-        *(((s,), False) for s in ("PENDING", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL")),
-        *(((s,), False) for s in ("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")),
-        (("RUNNING", "COMPLETING"), True),
-        (("COMPLETED", "COMPLETING"), True),
-        (("CANCELLED", "STAGE_OUT"), True),
-        (("PREEMPTED", "REQUEUED"), False),
-        (("PENDING", "REQUEUE_HOLD"), False),
-        (("FAILED", "SPECIAL_EXIT"), False),
-    ],
-)
+@pytest.mark.parametrize(("states", "holds"), [
+    *(((s,), True) for s in ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")),
+    *(((s,), True) for s in ("STAGE_OUT", "RESIZING", "POWER_UP_NODE", "running", "REQUEUED")),
+    *(((s,), False) for s in ("PENDING", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL")),
+    *(((s,), False) for s in ("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")),
+    (("RUNNING", "COMPLETING"), True),
+    (("COMPLETED", "COMPLETING"), True),
+    (("CANCELLED", "STAGE_OUT"), True),
+    (("PREEMPTED", "REQUEUED"), False),
+    (("PENDING", "REQUEUE_HOLD"), False),
+    (("FAILED", "SPECIAL_EXIT"), False),
+])  # fmt: skip
 def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     """A job holds its nodes in every state but the ended ones and while it waits, whatever flags it has beside."""
     if many:
@@ -140,13 +134,10 @@ def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     assert "state" not in capfd.readouterr().err
 
 
-@each(
-    "text",
-    [
-        "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=m[00-15]\n",
-        '{"jobs": [{"job_id": 1, "name": "x", "job_state": ["COMPLETED", "HIBERNATING"], "nodes": "m[00-15]"}]}',
-    ],
-)
+@each("text", [
+    "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=m[00-15]\n",
+    '{"jobs": [{"job_id": 1, "name": "x", "job_state": ["COMPLETED", "HIBERNATING"], "nodes": "m[00-15]"}]}',
+])  # fmt: skip
 def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "jobs.txt").write_text(text)
     assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith(
@@ -240,13 +231,10 @@ def test_own_placements_run_too(folder: Path) -> None:
     assert (folder / "placed.json").exists() and result.exit_code == 0
 
 
-@each(
-    ("wrong", "complaint"),
-    [
-        ({"nodes": ["m02", "m02"]}, "placed.json: nodes: 'm02' is listed twice; give the placement as it runs"),
-        ({"segmnt_nodes": 2}, "placed.json: segmnt_nodes: unknown key; did you mean 'segment_nodes'?"),
-    ],
-)
+@each(("wrong", "complaint"), [
+    ({"nodes": ["m02", "m02"]}, "placed.json: nodes: 'm02' is listed twice; give the placement as it runs"),
+    ({"segmnt_nodes": 2}, "placed.json: segmnt_nodes: unknown key; did you mean 'segment_nodes'?"),
+])  # fmt: skip
 def test_a_running_placement_is_read_as_strictly_as_one_to_repair(folder, wrong, complaint) -> None:
     placed = folder / "placed.json"
     assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
@@ -254,19 +242,16 @@ def test_a_running_placement_is_read_as_strictly_as_one_to_repair(folder, wrong,
     assert complaint in refusal(run("defragment", "--running", "placed.json"))
 
 
-@each(
-    ("text", "complaint"),
-    [
-        ("nothing", "bad.txt: has no JobId=; give what `squeue --json` or `scontrol show job` prints"),
-        ("{}", "bad.txt: holds no running jobs; give what `squeue --json`"),
-        ('{"jobs": [{"job_id": 1, "nodes": "z1"}]}', "node 'z1' is not in the topology"),
-        ('{"jobs": [{"job_id": 1, "nodes": "m[1-"}]}', "bad.txt: jobs[0]:"),
-        ('{"jobs": [{"job_id": 1}]}', "bad.txt: jobs[0]: a running job has no nodes (is None)"),
-        ('{"jobs": [7]}', "bad.txt: jobs[0]: must be an object (is 7)"),
-        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 1, "nodes": "m01"}]}', "job '1' is listed twice"),
-        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 2, "nodes": "m00"}]}', "jobs '1' and '2' both have it"),
-    ],
-)
+@each(("text", "complaint"), [
+    ("nothing", "bad.txt: has no JobId=; give what `squeue --json` or `scontrol show job` prints"),
+    ("{}", "bad.txt: holds no running jobs; give what `squeue --json`"),
+    ('{"jobs": [{"job_id": 1, "nodes": "z1"}]}', "node 'z1' is not in the topology"),
+    ('{"jobs": [{"job_id": 1, "nodes": "m[1-"}]}', "bad.txt: jobs[0]:"),
+    ('{"jobs": [{"job_id": 1}]}', "bad.txt: jobs[0]: a running job has no nodes (is None)"),
+    ('{"jobs": [7]}', "bad.txt: jobs[0]: must be an object (is 7)"),
+    ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 1, "nodes": "m01"}]}', "job '1' is listed twice"),
+    ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 2, "nodes": "m00"}]}', "jobs '1' and '2' both have it"),
+])  # fmt: skip
 def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
     (folder / "bad.txt").write_text(text)
     assert complaint in refusal(run("defragment", "--running", "bad.txt"))

@@ -32,15 +32,12 @@ def test_an_output_that_can_be_written_leaves_no_trace(tmp_path: Path) -> None:
     assert plan.read_text() == "old"
 
 
-@each(
-    ("name", "problem"),
-    [
-        ("no/such/plan.json", "its folder does not exist"),
-        (".", "is a folder"),
-        (TOO_LONG, "cannot be written"),
-        ("/proc/plan.json", "cannot be written"),
-    ],
-)
+@each(("name", "problem"), [
+    ("no/such/plan.json", "its folder does not exist"),
+    (".", "is a folder"),
+    (TOO_LONG, "cannot be written"),
+    ("/proc/plan.json", "cannot be written"),
+])  # fmt: skip
 def test_an_output_that_cannot_be_written_is_refused(tmp_path: Path, name: str, problem: str) -> None:
     """A missing folder, a folder, a name that is too long and a read-only place are named."""
     with pytest.raises(InputError, match=problem):

@@ -71,13 +71,10 @@ def test_failed_nodes_are_replaced(files: Path) -> None:
     assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [4]
 
 
-@each(
-    ("form", "first"),
-    [
-        ("sbatch", "sbatch --job-name=run -N18"), ("hostfile", "n0"), ("mpi-hostfile", "n0"), ("rankfile", "rank 0="),
-        ("kueue", "apiVersion"), ("volcano", "apiVersion"),
-    ],
-)  # fmt: skip
+@each(("form", "first"), [
+    ("sbatch", "sbatch --job-name=run -N18"), ("hostfile", "n0"), ("mpi-hostfile", "n0"), ("rankfile", "rank 0="),
+    ("kueue", "apiVersion"), ("volcano", "apiVersion"),
+])  # fmt: skip
 def test_every_scheduler_is_written_for(files: Path, form: str, first: str) -> None:
     out = place(files, "--format", form)
     assert (out.returncode, out.stderr) == (0, "")
@@ -96,25 +93,22 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
     assert (out.returncode, out.stdout) == (3, f"job 'run' needs 18 nodes > 11 free\n{given}\n")
 
 
-@each(
-    ("args", "says"),
-    [
-        (["--busy", "n00032"], "node 'n00032' is not in the topology; did you mean 'n0003"),
-        (["--busy", "n[00001-"], "busy: "),
-        (["--format", "hostlst"], "--format: must be one of hostlist"),
-        (["--replace", "n00001"], "--replace, --running: give both"),
-        (["--replace", "n00001", "--running", "job.json"], "job.json: mesh: unknown key"),
-        (["--time-limit", "-1"], "--time-limit: must be a number from 0 to 1,000,000,000"),
-        (["--time-limit", "nan"], "--time-limit: must be a number from 0 to 1,000,000,000"),
-        (["--threads", "0"], "--threads: must be a whole number from 1 to 1,024 (is 0)"),
-        (["--seed", "99999999999999999999"], "--seed: must be a whole number from 0 to 2,147,483,647"),
-        (["--seed", "-1"], "--seed: must be a whole number from 0 to 2,147,483,647 (is -1)"),
-        (["--topology-name", "none", "--topology", "t.yaml"], "t.yaml: there is no topology 'none'; did you mean"),
-        (["-o", "no/where.json"], "its folder does not exist"),
-        (["--job", "topology.conf"], "fix the JSON there"),
-        (["--topology", "none.conf"], "none.conf: "),
-    ],
-)
+@each(("args", "says"), [
+    (["--busy", "n00032"], "node 'n00032' is not in the topology; did you mean 'n0003"),
+    (["--busy", "n[00001-"], "busy: "),
+    (["--format", "hostlst"], "--format: must be one of hostlist"),
+    (["--replace", "n00001"], "--replace, --running: give both"),
+    (["--replace", "n00001", "--running", "job.json"], "job.json: mesh: unknown key"),
+    (["--time-limit", "-1"], "--time-limit: must be a number from 0 to 1,000,000,000"),
+    (["--time-limit", "nan"], "--time-limit: must be a number from 0 to 1,000,000,000"),
+    (["--threads", "0"], "--threads: must be a whole number from 1 to 1,024 (is 0)"),
+    (["--seed", "99999999999999999999"], "--seed: must be a whole number from 0 to 2,147,483,647"),
+    (["--seed", "-1"], "--seed: must be a whole number from 0 to 2,147,483,647 (is -1)"),
+    (["--topology-name", "none", "--topology", "t.yaml"], "t.yaml: there is no topology 'none'; did you mean"),
+    (["-o", "no/where.json"], "its folder does not exist"),
+    (["--job", "topology.conf"], "fix the JSON there"),
+    (["--topology", "none.conf"], "none.conf: "),
+])  # fmt: skip
 def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
     (files / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](TOPOLOGY).replace("fabric", "nine"))
     out = place(files, *args)
@@ -123,15 +117,12 @@ def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
     assert "Traceback" not in out.stderr
 
 
-@each(
-    ("change", "says"),
-    [
-        ({"name": "run\nkind: Secret"}, "job.json: name: "),
-        ({"gpus_per_node": 1_000_000_000}, "job.json: gpus_per_node: "),
-        ({"mesh": {"pipeline": 3, "dta": 6}}, "mesh.dta: did you mean 'data'?"),
-        ({"mesh": {"pipline": 3, "data": 6}}, "mesh.pipline: did you mean 'pipeline'?"),
-    ],
-)
+@each(("change", "says"), [
+    ({"name": "run\nkind: Secret"}, "job.json: name: "),
+    ({"gpus_per_node": 1_000_000_000}, "job.json: gpus_per_node: "),
+    ({"mesh": {"pipeline": 3, "dta": 6}}, "mesh.dta: did you mean 'data'?"),
+    ({"mesh": {"pipline": 3, "data": 6}}, "mesh.pipline: did you mean 'pipeline'?"),
+])  # fmt: skip
 def test_a_job_that_would_do_harm_is_refused(files: Path, change: dict[str, object], says: str) -> None:
     """A name of two lines, more ranks than memory, an axis misspelt: named, exit 2."""
     (files / "job.json").write_text(json.dumps({**JOB.model_dump(exclude_none=True), **change}))

@@ -51,14 +51,11 @@ def test_blocks_alone_are_a_level_for_kueue() -> None:
     assert text.count("accelerator.topograph.run/domain: b1") == 1
 
 
-@each(
-    ("args", "says"),
-    [
-        (["--format", "xml"], "must be one of conf, yaml, kueue, volcano"),
-        (["-o", "x"], "say in which --format"),
-        (["--name", "no"], "no topology 'no'"),
-    ],
-)
+@each(("args", "says"), [
+    (["--format", "xml"], "must be one of conf, yaml, kueue, volcano"),
+    (["-o", "x"], "say in which --format"),
+    (["--name", "no"], "no topology 'no'"),
+])  # fmt: skip
 def test_bad_input_is_named(tmp_path: Path, args: list[str], says: str) -> None:
     """What cannot be done is refused before anything is written."""
     (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](TREE))

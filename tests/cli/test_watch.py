@@ -209,8 +209,7 @@ def test_closed_streams(plan: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
+    "more", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
 )
 def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
     environment = {**os.environ, **more}
@@ -231,23 +230,18 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
         json_or_text("\udce9", "--set name")
 
 
-@each(
-    "words",
-    [
-        *(
-            ["solve", f"{LONG}.json"],
-            ["solve", LONG],
-            ["show", LONG],
-            ["compare", f"{LONG}#1"],
-            ["report", LONG, "-o", "x.html"],
-        ),
-        *(["solve", "one-rack", "-o", LONG], ["solve", "one-rack", "--log", LONG],
-         ["solve", "one-rack", "--models", LONG]),
-        *(["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
-         ["init", "-o", LONG]),
-        ["evaluate", "one-rack", "--from-flags", LONG],
-    ],
-)  # fmt: skip
+@each("words", [
+    *(
+        ["solve", f"{LONG}.json"],
+        ["solve", LONG],
+        ["show", LONG],
+        ["compare", f"{LONG}#1"],
+        ["report", LONG, "-o", "x.html"],
+    ),
+    *(["solve", "one-rack", "-o", LONG], ["solve", "one-rack", "--log", LONG], ["solve", "one-rack", "--models", LONG]),
+    *(["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG], ["init", "-o", LONG]),
+    ["evaluate", "one-rack", "--from-flags", LONG],
+])  # fmt: skip
 def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = run_here(*words)

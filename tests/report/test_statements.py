@@ -242,23 +242,20 @@ def test_racks_that_end_the_plan_are_counted(block_racks: int, blocks: int, text
     assert text in said(plan, "limits", first=True)
 
 
-@each(
-    ("tiers", "pins", "text"),
-    [
-        (1, {}, " (network.max_tiers is 1) joins at most 4 racks at each site, no room for one more replica."),
-        (
-            2,
-            {"fabric.tiers": 1},
-            " (pins.fabric.tiers is 1) joins at most 4 racks at each site, no room for one more replica.",
-        ),
-        (2, {}, " (network.max_tiers is 2) join at most 60 racks at each site, no room for one more replica."),
-        (
-            3,
-            {"fabric.leaf_down_ports": 16},
-            "a leaf as pinned joins at most 4 racks at each site, no room for one more replica.",
-        ),
-    ],
-)
+@each(("tiers", "pins", "text"), [
+    (1, {}, " (network.max_tiers is 1) joins at most 4 racks at each site, no room for one more replica."),
+    (
+        2,
+        {"fabric.tiers": 1},
+        " (pins.fabric.tiers is 1) joins at most 4 racks at each site, no room for one more replica.",
+    ),
+    (2, {}, " (network.max_tiers is 2) join at most 60 racks at each site, no room for one more replica."),
+    (
+        3,
+        {"fabric.leaf_down_ports": 16},
+        "a leaf as pinned joins at most 4 racks at each site, no room for one more replica.",
+    ),
+])  # fmt: skip
 def test_a_fabric_that_joins_no_more_racks_names_the_rule(tiers: int, pins: dict[str, int], text: str) -> None:
     """One or two tiers of switches are those of the network or of a pin; else a leaf is pinned."""
     assert text in said(

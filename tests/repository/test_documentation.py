@@ -77,15 +77,12 @@ def test_references_cover_the_schemas() -> None:
     assert {what for roots in references.PAGES.values() for what in roots} == set(kept_types())
 
 
-@each(
-    ("command", "told"),
-    [
-        ("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", []),
-        ("planner sovle instances/5gw.json", ["planner: has no command 'sovle'"]),
-        ("planner fabric export a.json --form csv", ["planner fabric export: has no option --form"]),
-        ("planner check b.json", ["b.json: there is no such file"]),
-    ],
-)
+@each(("command", "told"), [
+    ("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", []),
+    ("planner sovle instances/5gw.json", ["planner: has no command 'sovle'"]),
+    ("planner fabric export a.json --form csv", ["planner fabric export: has no option --form"]),
+    ("planner check b.json", ["b.json: there is no such file"]),
+])  # fmt: skip
 def test_a_wrong_command_is_told(command: str, told: list[str]) -> None:
     assert list(documentation.faults(command, {"a.json"})) == told
 

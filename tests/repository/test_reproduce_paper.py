@@ -112,14 +112,11 @@ def test_slips_that_follow_the_papers_rule_repeat_its_figure(name: str) -> None:
     assert BY_NAME[name].recomputed == pytest.approx(BY_NAME[name].paper, rel=SLIPS[name])
 
 
-@each(
-    ("paper", "recomputed", "digits", "verdict"),
-    [
-        (100.0, 100.9, None, "match"), (100.0, 101.1, None, "within 1.1 %"), (100.0, 103.1, None, "inconsistent"),
-        (10.0, 10.68, 2, "within 6.8 %, to 2 digits"), (4.0, 5.01, 1, "inconsistent"), (4.0, 3.49, 1, "inconsistent"),
-        (None, 1.0, None, "not printed"),
-    ],
-)  # fmt: skip
+@each(("paper", "recomputed", "digits", "verdict"), [
+    (100.0, 100.9, None, "match"), (100.0, 101.1, None, "within 1.1 %"), (100.0, 103.1, None, "inconsistent"),
+    (10.0, 10.68, 2, "within 6.8 %, to 2 digits"), (4.0, 5.01, 1, "inconsistent"), (4.0, 3.49, 1, "inconsistent"),
+    (None, 1.0, None, "not printed"),
+])  # fmt: skip
 def test_verdict_on_both_sides_of_its_edges(paper, recomputed, digits, verdict):
     """One percent matches, three percent or the printed digits are close, beyond is inconsistent."""
     assert Row("q", "", paper, recomputed, digits).verdict == verdict
