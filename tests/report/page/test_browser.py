@@ -36,17 +36,12 @@ OVERPRINTED = """
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    pages = {
-        "one": [("worked", small())],
-        "rich": [("rich", rich())],
-        "failing": [("failing", failing("restart", "warm-spares", "elastic"))],
-    }
+    pages = {"one": [("worked", small())], "rich": [("rich", rich())]}
+    pages["failing"] = [("failing", failing("restart", "warm-spares", "elastic"))]
     pages["three"] = [("a", small()), ("b", rich()), ("c", infeasible())]
-    files = {}
+    files = {name: folder / f"{name}.html" for name in (*pages, "plot")}
     for name, plans in pages.items():
-        files[name] = folder / f"{name}.html"
         files[name].write_text(report_page(plans, MADE))
-    files["plot"] = folder / "plot.html"
     plot(written(folder), X, Y, files["plot"], None, None, "", "min-min")
     return files
 
@@ -73,22 +68,11 @@ def test_silent_still_and_not_too_wide(chrome, pages, name, tmp_path):
 def test_the_policy_stops_requests(chrome: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
     """A page that tried to load something would be stopped by its own policy, and the console would show it."""
     bad = tmp_path / "bad.html"
-    bad.write_text(
-        pages["one"]
-        .read_text()
-        .replace("<main", '<img src="https://example.invalid/x.png" alt=""><script>fetch("/y")</script><main', 1)
-    )
+    loads = '<img src="https://example.invalid/x.png" alt=""><script>fetch("/y")</script>'
+    bad.write_text(pages["one"].read_text().replace("<main", f"{loads}<main", 1))
     chrome.open(bad)
     assert any("Content Security Policy" in json.dumps(c) for c in chrome.complaints())
     assert chrome.value("document.images[0].naturalWidth") == 0
-
-
-def test_the_watch_sees_requests(chrome: Browser, tmp_path: Path) -> None:
-    """Without the policy a picture from elsewhere shows among the requests: the watch is no blind one."""
-    bad = tmp_path / "bad.html"
-    bad.write_text('<!doctype html><img src="https://example.invalid/x.png" alt="">')
-    chrome.open(bad)
-    assert "https://example.invalid/x.png" in chrome.requests()
 
 
 @pytest.mark.parametrize("name", ["one", "rich"])
@@ -177,11 +161,14 @@ def test_names_in_drawings_never_overprint(chrome, pages, name):
         assert chrome.value(OVERPRINTED) == [], size
 
 
-def test_the_watch_sees_overprints(chrome: Browser, tmp_path: Path) -> None:
+def test_the_watch_sees_requests_and_overprints(chrome: Browser, tmp_path: Path) -> None:
+    """Without the policy a picture from elsewhere is among the requests, and names on each other are seen."""
     bad = tmp_path / "bad.html"
     texts = '<text x="5" y="20">one</text><text x="9" y="22">two</text><text x="90" y="60">far away</text>'
-    bad.write_text(f'<!doctype html><svg viewBox="0 0 100 80" width="100">{texts}</svg>')
+    drawing = f'<svg viewBox="0 0 100 80" width="100">{texts}</svg>'
+    bad.write_text(f'<!doctype html>{drawing}<img src="https://example.invalid/x.png" alt="">')
     chrome.open(bad)
+    assert "https://example.invalid/x.png" in chrome.requests()
     assert chrome.value(OVERPRINTED) == ["cut: far away", "one | two"]
 
 
