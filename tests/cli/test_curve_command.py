@@ -33,25 +33,17 @@ For every plan of at most $10.00B in less than 800 days a row is within 9.9 % in
 """  # noqa: E501
 
 
-def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line a plan, the knee marked, and below it the proven share, the bounds and the knee."""
+def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A line a plan, the knee marked, and below it the proven share, the bounds and the knee; a plan is an instance."""
     answer_with(monkeypatch, made(curve()))
     done = run_here("frontier", "one-rack")
     assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, TABLE, "")
-
-
-def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    answer_with(monkeypatch, made(curve()))
+    assert Curve.model_validate_json(run_here("frontier", "one-rack", "--json").stdout) == curve()
     file = tmp_path / "plan.json"
     file.write_text(small().model_dump_json())
     done = run_here("frontier", file)
-    assert (done.returncode, done.stdout) == (Exit.DONE, TABLE)
-    assert done.stderr == f"{file}: is a plan; the curve is of its instance, and starts anew\n"
-
-
-def test_json_is_the_curve_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_with(monkeypatch, made(curve()))
-    assert Curve.model_validate_json(run_here("frontier", "one-rack", "--json").stdout) == curve()
+    told = f"{file}: is a plan; the curve is of its instance, and starts anew\n"
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, TABLE, told)
 
 
 def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +151,10 @@ def test_plot_and_compare_read_the_rows(ending: str, monkeypatch: pytest.MonkeyP
 
 
 def test_the_plan_of_each_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """--plans makes the folder and writes a file a point, by its row's index, that the checker takes."""
+    """--plans makes the folder and writes a file a point, by its row's index; bad input leaves no folder."""
     answer_with(monkeypatch, made(curve()))
+    assert run_here("frontier", "no-such.json", "--plans", tmp_path / "plans").returncode == 2
+    assert list(tmp_path.iterdir()) == []
     run_here("frontier", "one-rack", "--plans", tmp_path / "plans")
     files = sorted((tmp_path / "plans").iterdir())
     assert [f.name for f in files] == ["000.json", "001.json", "002.json", "003.json"]
@@ -168,13 +162,19 @@ def test_the_plan_of_each_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "LAYOUT" in run_here("show", files[0]).stdout
 
 
-def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a knee it is said whether racks x days is constant, or between which figures it lies."""
-    straight = [(usd, days, None, racks) for usd, days, racks in ((1e9, 40.0, 100), (2e9, 20.0, 205))]
-    answer_with(monkeypatch, made(curve(tuple(straight))))
-    assert "No knee: racks x days is constant within 5 %.\n" in run_here("frontier", "one-rack").stdout
-    answer_with(monkeypatch, made(curve((straight[0], (2e9, 20.0, None, 300)))))
-    assert "No knee; racks x days lies between 4,000 and 6,000.\n" in run_here("frontier", "one-rack").stdout
+NOT_PROVEN = "No knee is named: the bounds of the curve's ends and of its bend are not all proven.\n"
+
+
+@each(("points", "text"), [
+    (((1e9, 40.0, None, 100), (2e9, 20.0, None, 205)), "No knee: racks x days is constant within 5 %.\n"),
+    (((1e9, 40.0, None, 100), (2e9, 20.0, None, 300)), "No knee; racks x days lies between 4,000 and 6,000.\n"),
+    *((tuple((*p[:2], None, p[3]) if n == at else p for n, p in enumerate(POINTS)), NOT_PROVEN) for at in (0, 1, 3)),
+])  # fmt: skip
+def test_no_knee(points: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Racks x days is constant, or it is said between which figures; none is named where an end or it is not proven."""
+    answer_with(monkeypatch, made(curve(points)))
+    told = run_here("frontier", "one-rack").stdout
+    assert "\nknee " not in told and "Knee:" not in told and text in told
 
 
 @each(("given", "problem"), [
@@ -205,22 +205,3 @@ def test_instances_without_a_curve(instance: Any, problem: str, monkeypatch: pyt
     with pytest.raises(InputError, match=problem):
         planner.frontier(instance)
     assert asked == []
-
-
-def test_bad_input_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder made for plans is removed where nothing comes to be written into it."""
-    answer_with(monkeypatch, made(curve()))
-    assert run_here("frontier", "no-such.json", "--plans", tmp_path / "plans").returncode == 2
-    assert list(tmp_path.iterdir()) == []
-
-
-@each("unproven", [0, 1, 3])
-def test_no_knee_is_named_where_its_place_is_not_proven(monkeypatch: pytest.MonkeyPatch, unproven: int) -> None:
-    """Where a plan at an end of the curve, or the knee itself, has no proven bound, another may bend the curve."""
-    points = [
-        (usd, days, None if n == unproven else bound, racks) for n, (usd, days, bound, racks) in enumerate(POINTS)
-    ]
-    answer_with(monkeypatch, made(curve(tuple(points))))
-    told = run_here("frontier", "one-rack").stdout
-    assert "\nknee " not in told and "Knee:" not in told
-    assert "No knee is named: the bounds of the curve's ends and of its bend are not all proven.\n" in told
