@@ -69,14 +69,11 @@ def rows_of(verdict: str) -> list:
     return [row for row in ROWS if row.verdict.startswith(verdict)]
 
 
-@each("row", rows_of("match"))
-def test_matching_rows_hold_to_one_percent(row) -> None:
-    assert row.recomputed == pytest.approx(row.paper, rel=0.01)
-
-
-@each("row", rows_of("within"))
-def test_close_rows_hold_to_three_percent_or_to_their_digits(row) -> None:
+@each("row", [*rows_of("match"), *rows_of("within")])
+def test_matching_rows_hold_to_one_percent_and_close_ones_to_three_or_their_digits(row) -> None:
     """A row said to be close is within three percent, or less than one unit of its last printed digit away."""
+    if row.verdict.startswith("match"):
+        assert row.recomputed == pytest.approx(row.paper, rel=0.01)
     unit = 10.0 ** (math.floor(math.log10(row.paper)) - row.digits + 1) if row.digits else 0.0
     assert abs(row.recomputed - row.paper) <= max(0.03 * row.paper, unit)
     assert abs(row.recomputed / row.paper - 1) < 0.08
