@@ -155,11 +155,25 @@ def test_the_plan_of_each_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     answer_with(monkeypatch, made(curve()))
     assert run_here("frontier", "no-such.json", "--plans", tmp_path / "plans").returncode == 2
     assert list(tmp_path.iterdir()) == []
-    run_here("frontier", "one-rack", "--plans", tmp_path / "plans")
+    done = run_here("frontier", "one-rack", "--plans", tmp_path / "plans")
     files = sorted((tmp_path / "plans").iterdir())
-    assert [f.name for f in files] == ["000.json", "001.json", "002.json", "003.json"]
+    assert [f.name for f in files] == ["000.json", "001.json", "002.json", "003.json"] and done.stderr == ""
     assert check(read_plan(files[0])) == []
     assert "LAYOUT" in run_here("show", files[0]).stdout
+
+
+def test_plans_of_a_longer_curve_before_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who reads all files of the folder takes them for this curve's; files by other names are the user's own."""
+    for name in ("1.json", "002-mine.json", "2024.txt", "notes.json"):
+        (tmp_path / name).touch()
+    told = []
+    for count in (4, 4, 3, 1):
+        answer_with(monkeypatch, made(curve(POINTS[:count])))
+        told.append(run_here("frontier", "one-rack", "--plans", tmp_path).stderr)
+    names = "003.json", "001.json, 002.json, 003.json"
+    lines = [f"{tmp_path}: of an earlier curve, not of this one: {which}; remove them\n" for which in names]
+    assert told == ["", "", *lines]
+    assert (tmp_path / "003.json").stat().st_size > 0  # none is removed
 
 
 NOT_PROVEN = "No knee is named: the bounds of the curve's ends and of its bend are not all proven.\n"

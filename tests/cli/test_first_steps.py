@@ -132,6 +132,14 @@ def test_bad_wishes(words: tuple[str, ...], complaint: str, tmp_path: Path, monk
     assert complaint in refusal(invoke("init", *words))
 
 
+@each(("words", "output"), [(["init", "mine.yaml"], True), (["solve", "a", "b"], True), (["check", "a", "b"], False)])
+def test_a_file_too_many_may_be_the_one_to_write(words: list[str], output: bool) -> None:
+    """Where a command has -o the message says so: an output takes no place of its own."""
+    done = invoke(*words)
+    assert done.exit_code == 2 and f"unexpected extra argument(s) ({words[-1]})" in done.stderr
+    assert ("; a file to write is given as -o FILE\n" in done.stderr) == output
+
+
 def test_shipped_instances_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An instance that ships is found by its name from any folder; a file of that name comes first."""
     monkeypatch.chdir(tmp_path)
