@@ -32,7 +32,7 @@ CYCLES = 100_000, 50, 100
 
 
 class Commands(TyperGroup):
-    """The group of all commands: text where a number is due is out of range, a word too many is told of -o."""
+    """The group of all commands: text where a number is due and a word too many get a remedy; Ctrl-C is reported."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the command line names."""
@@ -40,9 +40,10 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except UsageError as error:
             causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
-            if error.ctx is not None and not isinstance(error, BadParameter):
-                options = (option for parameter in error.ctx.command.params for option in parameter.opts)
-                if "unexpected extra argument" in error.message and "-o" in options:
+            if not isinstance(error, BadParameter):
+                parameters = error.ctx.command.params if error.ctx is not None else []
+                takes_output = any("-o" in parameter.opts for parameter in parameters)
+                if takes_output and "unexpected extra argument" in error.message:
                     error.message += "; a file to write is given as -o FILE"
                 raise
             if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
