@@ -209,6 +209,7 @@ def piped(text: str) -> Iterator[str]:
         os.close(source)
 
 
+STATES = '{"nodes": [{"name": "n1", "state": ["IDLE"]}, {"name": "n2", "state": ["DOWN"]}]}'
 SPEEDS = "SwitchName=a Nodes=n1 LinkSpeed=1\nSwitchName=b Nodes=n2 LinkSpeed=4\nSwitchName=c Switches=a,b\n"
 SLURM_JOBS = '{"jobs": [{"job_id": 1, "job_state": "RUNNING", "nodes": "n1"}]}'
 PREEMPT = ["preempt", "--topology", "topology.conf", "--running", "-", "--nodes", "1"]
@@ -222,10 +223,7 @@ PIPED = {
     "graph": (GRAPH, ["topology", "-"]),
     "a plan's topology": (PLAN.model_dump_json(), ["topology", "-"]),
     "job": (JOB, ["place", "--topology", "topology.conf", "--job", "-"]),
-    "states": (
-        '{"nodes": [{"name": "n1", "state": ["IDLE"]}, {"name": "n2", "state": ["DOWN"]}]}',
-        ["place", "--topology", "topology.conf", "--job", "one.json", "--state", "-"],
-    ),
+    "states": (STATES, ["place", "--topology", "topology.conf", "--job", "one.json", "--state", "-"]),
     "squeue": (SLURM_JOBS, PREEMPT),
     "scontrol": ("JobId=1 JobState=RUNNING NodeList=n1\n", PREEMPT),
 }
@@ -353,14 +351,12 @@ def test_a_table_with_missing_cells_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_defect_of_a_sound_plan_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(small().model_dump_json())
-
     def fails(*_: object, **__: object) -> str:
         raise ZeroDivisionError
 
+    (tmp_path / "plan.json").write_text(small().model_dump_json())
     monkeypatch.setattr("planner.report.summary.summary", fails)
-    assert isinstance(invoke("show", path).exception, ZeroDivisionError)
+    assert isinstance(invoke("show", tmp_path / "plan.json").exception, ZeroDivisionError)
 
 
 LIBRARY: tuple[Callable[..., Any], ...] = (
@@ -425,22 +421,14 @@ def test_every_option_of_every_command_has_a_range() -> None:
 
 
 def test_ranges_have_two_sides() -> None:
-    """A range holds what is between its ends, whole numbers where it counts, and no other."""
+    """A range holds what is between its ends, no list and no null; of several options all are named."""
     assert RANGES["gap"].holds(0) and RANGES["gap"].holds(0.5) and not RANGES["gap"].holds(1)
     assert RANGES["time_limit"].holds(1e-3) and not RANGES["time_limit"].holds(0)
     assert RANGES["place.time_limit"].holds(0)
     assert RANGES["threads"].holds(1024) and not RANGES["threads"].holds(1.0)
     assert NumberRange(0, 1).words() == "a number from 0 to 1"
-
-
-def test_a_list_is_no_number() -> None:
-    """A list in place of a number is refused whole, with its value, as null is where the number cannot be left out."""
     for name, value in (("time_limit", []), ("time_limit", [3.0]), ("seed", []), ("seed", None)):
         with pytest.raises(InputError, match=rf"^{name}: must be a .* \(is {re.escape(repr(value))}\); "):
             planner.solve("one-rack", **{name: value})
-
-
-def test_several_numbers_are_refused_at_once() -> None:
-    """All options that are out of range are named in one message, before any file is read."""
     told = refusal(invoke("solve", "none.json", "--time-limit", "nan", "--gap", "2", "--threads", "-1"))
     assert [line.partition(":")[0] for line in told.splitlines()] == ["--time-limit", "--gap", "--threads"]

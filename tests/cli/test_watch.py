@@ -56,16 +56,17 @@ def shown(stream: Terminal, text: str) -> bool:
 
 def incumbent(text: str = "") -> IncumbentFound:
     """Return an event with a gap of 20 %."""
-    return IncumbentFound(
-        elapsed_seconds=1.0, phase="search", unit="days", incumbent=10.0, bound=8.0, gap=0.2, text=text
-    )
+    figures = {"elapsed_seconds": 1.0, "incumbent": 10.0, "bound": 8.0, "gap": 0.2}
+    return IncumbentFound(phase="search", unit="days", text=text, **figures)
 
 
 def test_a_terminal_sees_phase_time_incumbent_bound_and_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line has all of them, a bar, and fits the width however long the choices are."""
+    """The line has all of them, a bar, and fits the width however long the choices are; hours where there are some."""
     terminal = terminal_of(monkeypatch)
     with watching("solve") as w:
-        assert shown(terminal, "0:00  solve")
+        for seconds, elapsed in ((0.0, "0:00"), (61.0, "1:01"), (3662.0, "1:02:03")):
+            w.started -= seconds
+            assert shown(terminal, f"{elapsed}  solve")
         w(incumbent("x" * 200))
         assert shown(terminal, "search, 10.00 days, bound 8.00 days, gap 20.00 %") or shown(terminal, "gap 20")
         assert shown(terminal, "━")
@@ -123,7 +124,7 @@ def test_the_log_has_a_line_an_event_and_a_heartbeat(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("command", ["solve", "explain"])
 def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path: Path) -> None:
-    """With --log the file has phases and incumbents, and stderr stays empty as it is no terminal."""
+    """With --log the file has phases and incumbents, and stderr stays empty; one that cannot be written is named."""
     instance, log = tmp_path / "i.json", tmp_path / "run.log"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
     done = invoke(command, instance, "--log", log)
@@ -132,6 +133,7 @@ def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path
     assert all(STAMP.match(x) for x in lines) and any("search" in x and "days" in x for x in lines)
     last = "done, " if command == "solve" else " instead of "
     assert last in lines[-1]
+    assert "its folder does not exist" in refusal(invoke(command, instance, "--log", tmp_path / "none" / "x.log"))
 
 
 def test_sweeping_and_placing_log_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,13 +151,6 @@ def test_sweeping_and_placing_log_too(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [line.split("  ")[-1] for line in lines][1:] == ["placing", "placed: optimal"]
 
 
-def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """A log in a folder that is not there is bad input, named before the work."""
-    instance = tmp_path / "i.json"
-    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
-    assert "none" in refusal(invoke("solve", instance, "--log", tmp_path / "none" / "x.log"))
-
-
 def test_a_watched_command_keeps_its_name_and_its_end() -> None:
     def fails() -> None:
         """Fail."""
@@ -170,14 +165,6 @@ def test_a_watched_command_keeps_its_name_and_its_end() -> None:
         assert isinstance(w, Watch)
         w("a line")
     assert watches._current is None
-
-
-@each(("seconds", "elapsed"), [(61.0, "1:01"), (3723.0, "1:02:03")])
-def test_a_long_run_shows_minutes_and_hours(seconds: float, elapsed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = terminal_of(monkeypatch)
-    with watching("solve") as w:
-        w.started -= seconds
-        assert shown(terminal, f"{elapsed}  solve")
 
 
 PLANNER = [sys.executable, "-m", "planner"]
