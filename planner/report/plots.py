@@ -247,7 +247,7 @@ class PlotRequest(NamedTuple):
 
 
 def picture_of(draw: Callable[["Figure"], None], name: str, form: str) -> bytes:
-    """Return what is drawn on a figure as svg or png in the style of all plots, by name. InputError: no matplotlib."""
+    """Return a plot, drawn by a call, as svg or png in the style of all plots. InputError: matplotlib is missing."""
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
         from matplotlib.figure import Figure
@@ -324,7 +324,7 @@ def draw_sweep(rows: Sequence[Row], request: PlotRequest, figure: "Figure") -> N
 
 
 def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
-    """Return a plot's best row for each x, of smallest y (or largest, as asked), whose decisions the strip shows."""
+    """Return a plot's best row for each x, of smallest y (or largest, by its senses), for the strip of decisions."""
     sign = -1.0 if request.senses is not None and request.senses[1] == "max" else 1.0
     best: dict[float, tuple[float, Row]] = {}
     for row in rows:

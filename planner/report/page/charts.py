@@ -120,8 +120,8 @@ def width_of(content: str, cls: str = "") -> float:
     return len(content) * LETTER.get(cls.split(" ", 1)[0], 6.8)
 
 
-def cut(content: str, room: float, cls: str = "") -> str:
-    """Return a text of a chart, cut with an ellipsis where it is wider than `room` SVG units."""
+def shortened(content: str, room: float, cls: str = "") -> str:
+    """Return a text of a chart, shortened to an ellipsis where it is wider than `room` SVG units."""
     most = int(room / width_of("x", cls))
     return content if len(content) <= most else content[: max(1, most - 1)] + "…"
 
@@ -133,7 +133,7 @@ def drawing(height: float, alt: str, drawn: Sequence[str], shades: Mapping[str, 
         wide = 17 + width_of(name) + 10
         if x and x + wide > WIDTH:
             x, y = 0.0, y + ROW
-        names += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, cut(name, WIDTH - 17))]
+        names += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, shortened(name, WIDTH - 17))]
         x += wide
     box = f"0 0 {shown(WIDTH)} {shown(y + ROW if shades else height)}"
     return el("svg", "".join([*drawn, *names]), alt, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
@@ -232,7 +232,7 @@ def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show:
     for row, (name, parts, limit) in enumerate(rows):
         y = TOP + row * STEP
         total = show(sum(parts.values())) + (f" of {show(limit[0])} ({limit[1]})" if limit else "")
-        name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
+        name_of_row = shortened(name, WIDTH - width_of(total) - 8, "strong")
         drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
         x = 0.0
         for part, value in parts.items():

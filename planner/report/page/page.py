@@ -283,7 +283,7 @@ LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries side by side; 
 
 
 def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
-    """Yield the page's tables of every part of a plan by name, then how the plan was asked for and made."""
+    """Yield the page's tables of every part of a plan by name, then of the run that made the plan."""
     data = plan.model_dump(mode="json")
     for path in PARTS:
         value: Any = data
