@@ -3,13 +3,11 @@
 import json
 import math
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
 from html import escape
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -129,20 +127,6 @@ def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
     lines = dict(x.split(maxsplit=1) for x in capsys.readouterr().out.splitlines())
     assert lines["planner"] == planner.__version__ and lines["python"] == sys.version.split()[0]
     assert lines["highspy"].startswith("1.13") and lines["ortools"].startswith("9.15") and "platform" in lines
-
-
-def test_looking_loads_only_what_it_needs() -> None:
-    """The summary of a plan loads neither pandas nor matplotlib nor a solver; nor does importing the package."""
-    code = """
-import sys, planner
-planner.to_frame, planner.show_versions
-from planner.plan.plan_files import read_plan
-heavy = ("pandas", "matplotlib", "ortools", "highspy", "pyomo", "planner.report")
-print(*[m for m in sys.modules if m.startswith(heavy)])
-"""
-    root = Path(planner.__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
-    assert done.stdout.strip() == ""
 
 
 def corners_of(name: str, drawn: Any) -> list[tuple[float, float]]:

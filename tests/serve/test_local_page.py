@@ -18,6 +18,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan
 from planner.serve.local_server import QuestionThread, local_server
+from planner.units import percent
 
 SEED = 3
 
@@ -77,7 +78,8 @@ def test_questions_are_answered_as_solves_are(page: Page, question: Instance) ->
     assert second["changes"] == [f"hardware.racks={racks - 1}", "workload.tokens=x2"]
     written = Plan.model_validate_json(page.get("/plan/2.json"))
     assert planner.check(written) == [] and written.curve is not None and written.curve.points
-    assert "What less money buys" in page.get("/")
+    assert "What less money buys" in page.get("/") and f", gap {percent(written.objective.gap)}; " in page.get("/")
+    assert first["phase"] and second["phase"]
     assert question.name in page.get("/plan/1.html")
 
 

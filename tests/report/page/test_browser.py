@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from browser import DESKTOP, PHONE, Browser, browser
 from failing_plan import failing
-from page_cases import MADE, agrees, infeasible, rich
+from page_cases import MADE, infeasible, rich
 from sweep_rows import X, Y, written
 from worked_plan import small
 
@@ -18,6 +18,8 @@ pytestmark = pytest.mark.slow
 
 
 UNFOLDED = "document.querySelectorAll('details').forEach(d => d.open = true)"
+UNSEEN = """
+[...document.querySelectorAll('data')].filter(d => d.getBoundingClientRect().height == 0).map(d => d.dataset.path)"""
 # Names of a drawing that overlap by more than a line's edge, and those that are cut off at the drawing's own edge.
 OVERPRINTED = """
 [...document.querySelectorAll('svg')].flatMap(svg => {
@@ -76,20 +78,13 @@ def test_the_policy_stops_requests(chrome: Browser, pages: dict[str, Path], tmp_
 
 
 @pytest.mark.parametrize("name", ["one", "rich"])
-def test_figures_on_the_page_are_the_plans(chrome: Browser, pages: dict[str, Path], name: str) -> None:
-    """What the browser shows at each path is the plan's value, and seen once unfolded, on a desktop and on a phone."""
-    plan = json.loads((small() if name == "one" else rich()).model_dump_json())
+def test_figures_on_the_page_are_seen(chrome: Browser, pages: dict[str, Path], name: str) -> None:
+    """What the page has at each path of the plan is seen once unfolded, on a desktop and on a phone."""
     for size in (DESKTOP, PHONE):
         chrome.open(pages[name], size)
         chrome.value(UNFOLDED)
-        shown = chrome.value(
-            "[...document.querySelectorAll('data')]"
-            ".map(d => [d.dataset.path, d.value, d.getBoundingClientRect().height > 0])"
-        )
-        assert len(shown) > 60
-        for path, value, visible in shown:
-            assert visible, path
-            assert agrees(json.loads(value), plan, path), path
+        assert chrome.value("document.querySelectorAll('data').length") > 60
+        assert chrome.value(UNSEEN) == []
 
 
 @pytest.mark.parametrize("name", ["rich", "three", "failing"])
@@ -145,8 +140,7 @@ def test_dark_and_print(chrome: Browser, pages: dict[str, Path]) -> None:
     chrome.open(pages["one"], (794, 1123))
     assert chrome.value(background) == "rgb(255, 255, 255)"
     assert chrome.value("document.documentElement.scrollWidth") <= 794
-    unseen = "[...document.querySelectorAll('data')].filter(d => d.getBoundingClientRect().height == 0)"
-    assert chrome.value(f"{unseen}.map(d => d.dataset.path)") == []
+    assert chrome.value(UNSEEN) == []
     chrome.media()
     chrome.open(pages["one"])
     assert chrome.value(background) == "rgb(255, 255, 255)"

@@ -17,6 +17,7 @@ from planner.report.page import charts
 from planner.report.page.charts import HIGH, WIDTH, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, labels, plan_map
 from planner.report.page.page import days_money_and_power, how_a_step_runs, stops, where
+from planner.report.summary import summary
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 BARS = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')
@@ -88,6 +89,7 @@ def test_pools_have_a_schedule_each() -> None:
     both = edited(plan, layout=None, pools=pools)
     assert [p.caption.split(":")[0] for p in how_a_step_runs(both)] == ["a", "b"]
     assert 'data-path="pools.step_seconds" value="2.0"' in page_of(both).split("<h3>Where")[0]
+    assert "a: 3 sequences (75 %)" in summary(both) and "b: 1 sequences (25 %)" in summary(both)
     assert list(how_a_step_runs(infeasible())) == []
 
 
