@@ -61,7 +61,7 @@ def days(value: float) -> str:
 
 
 def rate(gbps: float) -> str:
-    """Write a rate of fibre in Tbps, in tenths; of less than 0.1 Tbps in Gbps, in three digits."""
+    """Write, in a statement, a rate of fibre in Tbps, in tenths; less than 0.1 Tbps in Gbps, in three digits."""
     return f"{gbps / 1e3:,.1f} Tbps" if gbps >= 100 or gbps == 0 else f"{gbps:.3g} Gbps"
 
 

@@ -20,7 +20,8 @@ from planner.files import MAX_DIGITS, csv_rows, json_lines, read_text, unescaped
 from planner.instance.base_types import leaves
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
-from planner.report.page.charts import ChartLine, PageTable, Point, template
+from planner.report.page.charts import ChartLine, Point
+from planner.report.page.page_parts import PageTable, template
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import amount, counted, money, power, short
 

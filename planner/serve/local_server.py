@@ -20,8 +20,8 @@ from planner.plan.plan_sections import layout_in_short
 from planner.planning.frontier import why_no_curve
 from planner.planning.solve import Session
 from planner.report.decisions import status_of
-from planner.report.page.charts import template
 from planner.report.page.page import curve_table, report_page
+from planner.report.page.page_parts import template
 from planner.solvers.progress import Event
 from planner.solvers.signals import Interrupter
 from planner.sweeps.axes import changed, read_changes
