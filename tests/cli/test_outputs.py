@@ -22,27 +22,21 @@ from planner.planning.solve import Session
 TOO_LONG = f"{'x' * 300}.json"
 
 
-def test_an_output_that_can_be_written_leaves_no_trace(tmp_path: Path) -> None:
-    """A new file, an existing one, a link and a device pass, and nothing is written."""
+@each(("name", "problem"), [
+    ("no/such/plan.json", "its folder does not exist"), (".", "is a folder"), (TOO_LONG, "cannot be written"),
+    ("/proc/plan.json", "cannot be written"),
+])  # fmt: skip
+def test_an_output_that_cannot_be_written_is_refused(tmp_path: Path, name: str, problem: str) -> None:
+    """A missing folder, a folder, a name too long and a read-only place are named; what passes leaves no trace."""
+    with pytest.raises(InputError, match=problem):
+        require_writable(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
     plan, link = tmp_path / "plan.json", tmp_path / "link.json"
     plan.write_text("old")
     link.symlink_to(plan)
     require_writable(None, plan, link, tmp_path / "new.json", Path("/dev/null"))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.json", "plan.json"]
     assert plan.read_text() == "old"
-
-
-@each(("name", "problem"), [
-    ("no/such/plan.json", "its folder does not exist"),
-    (".", "is a folder"),
-    (TOO_LONG, "cannot be written"),
-    ("/proc/plan.json", "cannot be written"),
-])  # fmt: skip
-def test_an_output_that_cannot_be_written_is_refused(tmp_path: Path, name: str, problem: str) -> None:
-    """A missing folder, a folder, a name that is too long and a read-only place are named."""
-    with pytest.raises(InputError, match=problem):
-        require_writable(tmp_path / name)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_without_a_fallback_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
