@@ -1,4 +1,7 @@
-"""The library's calls on plans: solve, frontier, check, evaluate, explain, sweep, limits, calibrate; their views."""
+"""The library's calls on plans: solve, frontier, check, evaluate, explain, sweep, limits, calibrate; their views.
+
+Each raises PlannerError where its input cannot be used; the message says where and what to do.
+"""
 
 import platform
 import sys
@@ -41,11 +44,6 @@ def calibrate(
         A CSV table with a measured step a line; its columns are in docs/accuracy.md.
     accelerator, software
         Names of the catalogue, where the table has no such columns; the software is megatron-bridge if neither has it.
-
-    Raises
-    ------
-    PlannerError
-        The table cannot be used; the message names line, column, value and remedy.
     """
     from planner.calibration.fit import calibrated, read_runs
 
@@ -67,11 +65,6 @@ def changed(
         "-100", "+20%" and None, which takes a value away, do as well.
     searched
         Whether what only a search needs must be there; `evaluate` needs less.
-
-    Raises
-    ------
-    PlannerError
-        A path leads nowhere, or the instance cannot be used so; the message names path, value and remedy.
     """
     from planner.sweeps.axes import changed as instance_with
 
@@ -112,11 +105,6 @@ def evaluate(
     Evaluation
         The metrics, with the layout, the memory of every stage, the constants behind each part, and what stops it
         from running.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
     from planner.instance.instance import of_one_layout
     from planner.instance.plausible_ranges import warn
@@ -457,11 +445,6 @@ def sweep(
         Of every solve, as in `solve`.
     plans
         A folder for the complete plans, named by place and key.
-
-    Raises
-    ------
-    PlannerError
-        The instance or a point of the grid cannot be used.
     """
     from planner.sweeps.axes import points_of, shard_of
     from planner.sweeps.sweep_run import SweepOptions, rows_of, tasks_for
@@ -507,11 +490,6 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     -------
     pandas.DataFrame
         A figure that a plan has not is missing (NaN) in its row.
-
-    Raises
-    ------
-    PlannerError
-        pandas is not installed.
     """
     from planner.plan.plan import Plan
     from planner.report.tables import figures_of

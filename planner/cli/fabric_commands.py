@@ -146,7 +146,7 @@ def check(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierWish:
-    """The designs of a fabric frontier that are asked for."""
+    """Options of `planner fabric pareto` for the fabric designs that it compares."""
 
     leaf_sizes: Annotated[str | None, "Racks of a leaf domain to compare: A,B,C."] = None
     axes: Annotated[str, AXES_HELP] = AXES

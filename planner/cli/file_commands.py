@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Typer
 
@@ -13,9 +13,6 @@ from planner.errors import InputError, hint
 from planner.files import read_json, read_text, write_atomically
 from planner.imports.command_options import GridOptions, Wish
 from planner.units import aligned
-
-if TYPE_CHECKING:
-    pass
 
 
 def init(

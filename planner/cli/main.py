@@ -24,6 +24,7 @@ EXIT_CODES = (  # shown below the options of `planner --help`
     "or the search leaves a gap, and the best plan so far is written; 5 the checker disagrees with the plan, which is "
     "written with what it says; 130 interrupted, with the best plan so far."
 )
+UsageError: Any = BadParameter.__base__  # of the command line's library, which does not name it
 NUMBER_DUE = re.compile("(int|float)_(parsing|from_float)")  # types of pydantic's errors
 SUFFIXES = {"K": 3, "M": 6, "B": 9, "T": 12}  # that a number may not have, and its power of ten
 # Objects after which cycles are looked for: by Python's 700 that is a tenth of what a small solve takes.
@@ -31,14 +32,20 @@ CYCLES = 100_000, 50, 100
 
 
 class Commands(TyperGroup):
-    """The group of all commands: text where a number is due is refused as out of range; Ctrl-C is reported."""
+    """The group of all commands: text where a number is due and a word too many get a remedy; Ctrl-C is reported."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the command line names."""
         try:
             return super().invoke(ctx)
-        except BadParameter as error:
+        except UsageError as error:
             causes: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic's ValidationError
+            if not isinstance(error, BadParameter):
+                parameters = error.ctx.command.params if error.ctx is not None else []
+                takes_output = any("-o" in parameter.opts for parameter in parameters)
+                if takes_output and "unexpected extra argument" in error.message:
+                    error.message += "; a file to write is given as -o FILE"
+                raise
             if error.param is None or error.ctx is None or not causes or not NUMBER_DUE.match(causes[0]["type"]):
                 raise
             name, text = str(error.param.name), str(causes[0]["input"])

@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.files import exists, read_json, read_text, write_atomically
 from planner.plan.plan_files import kind_of, read_plan
 from planner.solvers.signals import Deadline, ending_searches, interrupted
-from planner.units import aligned, counted, memory, money
+from planner.units import aligned, counted, few, memory, money
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -142,8 +142,12 @@ def frontier(
         console.write_model(front.curve, output)
     elif output is not None:
         write_rows(output, list(curve_rows(front, time.perf_counter() - started)))
-    for index, plan in enumerate(front.plans if plans is not None else ()):
-        console.write_model(plan, (plans or Path()) / f"{index:03d}.json")  # by the index of its row
+    if plans is not None:
+        for index, plan in enumerate(front.plans):
+            console.write_model(plan, plans / f"{index:03d}.json")  # by the index of its row
+        numbered = (file for file in sorted(plans.glob("???*.json")) if file.stem.isdecimal())
+        if earlier := [file.name for file in numbered if int(file.stem) >= len(front.plans)]:
+            print(f"{plans}: of an earlier curve, not of this one: {few(earlier)}; remove them", file=sys.stderr)
     if plot is not None:
         name = f"{front.instance.name}: money against days"
         draw = partial(draw_staircase, front.curve, name)

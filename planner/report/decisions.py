@@ -1,6 +1,6 @@
 """Statements of a plan on its decisions: their type, figures in a reader's words, and what each section says.
 
-In order: the layout and the days of a run; sites and fibre; fabrics, placement, and a fabric asked for alone.
+In order: the layout and the days of a run; sites and fibre; fabrics, placement, and a fabric without a workload.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ def days(value: float) -> str:
 
 
 def rate(gbps: float) -> str:
-    """Write a rate of fibre in Tbps, in tenths; of less than 0.1 Tbps in Gbps, in three digits."""
+    """Write, in a statement, a rate of fibre in Tbps, in tenths; less than 0.1 Tbps in Gbps, in three digits."""
     return f"{gbps / 1e3:,.1f} Tbps" if gbps >= 100 or gbps == 0 else f"{gbps:.3g} Gbps"
 
 
@@ -458,7 +458,7 @@ SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "
 
 
 def fabric_alone(plan: Plan) -> Iterator[Statement]:
-    """State a fabric asked for alone: verdict, the chosen one, its price, the kinds that lost, and cautions."""
+    """State the fabric of a question without a workload: verdict, its choice and price, other kinds, and cautions."""
     network, cost, section = plan.instance.network, plan.cost, plan.fabric
     if network is None or cost is None or section is None or CLUSTER not in section.sites:
         return

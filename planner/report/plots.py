@@ -20,7 +20,8 @@ from planner.files import MAX_DIGITS, csv_rows, json_lines, read_text, unescaped
 from planner.instance.base_types import leaves
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
-from planner.report.page.charts import ChartLine, PageTable, Point, template
+from planner.report.page.charts import ChartLine, Point
+from planner.report.page.page_parts import PageTable, template
 from planner.sweeps.row_store import LINES, flat_curve, read_parquet
 from planner.units import amount, counted, money, power, short
 
@@ -247,7 +248,7 @@ class PlotRequest(NamedTuple):
 
 
 def picture_of(draw: Callable[["Figure"], None], name: str, form: str) -> bytes:
-    """Return what is drawn on a figure as svg or png in the style of all plots, by name. InputError: no matplotlib."""
+    """Return a plot, drawn by a call, as svg or png in the style of all plots. InputError: matplotlib is missing."""
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
         from matplotlib.figure import Figure
@@ -324,7 +325,7 @@ def draw_sweep(rows: Sequence[Row], request: PlotRequest, figure: "Figure") -> N
 
 
 def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
-    """Return a plot's best row for each x, of smallest y (or largest, as asked), whose decisions the strip shows."""
+    """Return a plot's best row for each x, of smallest y (or largest, by its senses), for the strip of decisions."""
     sign = -1.0 if request.senses is not None and request.senses[1] == "max" else 1.0
     best: dict[float, tuple[float, Row]] = {}
     for row in rows:

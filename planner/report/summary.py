@@ -74,7 +74,7 @@ def curve_section(curve: Curve) -> str:
 
 
 def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
-    """Write a curve as text: plans by capital with bounds, the knee or why there is none, shares proven and asked."""
+    """Write a curve as text: plans by capital with bounds, the knee or why there is none, and the proven share."""
     curve, name = frontier.curve, frontier.instance.name
     proven, ended = curve.stopped == "proved", f"was ended by {ENDED_BY.get(curve.stopped, 'its limit')}"
     if curve.points:

@@ -371,7 +371,7 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | Callable[[Entry], list
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Return the catalogue's entries of a kind by name, of instances the shipped ones. InputError: no such kind."""
+    """Return, for a table, the catalogue's entries of a kind, or the shipped instances. InputError: no such kind."""
     if kind not in KINDS:
         raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
     if kind == "instances":

@@ -20,8 +20,8 @@ from planner.plan.plan_sections import layout_in_short
 from planner.planning.frontier import why_no_curve
 from planner.planning.solve import Session
 from planner.report.decisions import status_of
-from planner.report.page.charts import template
 from planner.report.page.page import curve_table, report_page
+from planner.report.page.page_parts import template
 from planner.solvers.progress import Event
 from planner.solvers.signals import Interrupter
 from planner.sweeps.axes import changed, read_changes
@@ -41,7 +41,7 @@ FIELDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @dataclass(kw_only=True)
 class AskedQuestion:
-    """A question asked on the local web page, with its answer: a plan, or why there is none."""
+    """A question of the local web page, with its answer: a plan, or why there is none."""
 
     number: int  # from 1 in the order in which they were asked
     changes: tuple[str, ...]  # what differs from the instance of the page, PATH=VALUE each
@@ -61,7 +61,7 @@ class AskedQuestion:
 
     @property
     def elapsed_seconds(self) -> float:
-        """Seconds since the page's question was asked, or that its answer took."""
+        """Seconds since the page's question began, or that its answer took."""
         return time.perf_counter() - self.begun if self.seconds is None else self.seconds
 
 

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from planner.api.plans import limits
-from planner.cli.sweep_commands import fall, wall
+from planner.report.utilisation import fall, wall
 from planner.sweeps.axes import changed, read_changes
 
 INSTANCE = Path(__file__).parents[2] / "instances" / "limits-h100.json"

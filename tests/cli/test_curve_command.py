@@ -33,25 +33,17 @@ For every plan of at most $10.00B in less than 800 days a row is within 9.9 % in
 """  # noqa: E501
 
 
-def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line a plan, the knee marked, and below it the proven share, the bounds and the knee."""
+def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A line a plan, the knee marked, and below it the proven share, the bounds and the knee; a plan is an instance."""
     answer_with(monkeypatch, made(curve()))
     done = run_here("frontier", "one-rack")
     assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, TABLE, "")
-
-
-def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    answer_with(monkeypatch, made(curve()))
+    assert Curve.model_validate_json(run_here("frontier", "one-rack", "--json").stdout) == curve()
     file = tmp_path / "plan.json"
     file.write_text(small().model_dump_json())
     done = run_here("frontier", file)
-    assert (done.returncode, done.stdout) == (Exit.DONE, TABLE)
-    assert done.stderr == f"{file}: is a plan; the curve is of its instance, and starts anew\n"
-
-
-def test_json_is_the_curve_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_with(monkeypatch, made(curve()))
-    assert Curve.model_validate_json(run_here("frontier", "one-rack", "--json").stdout) == curve()
+    told = f"{file}: is a plan; the curve is of its instance, and starts anew\n"
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, TABLE, told)
 
 
 def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,18 +76,15 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "34 % at 12 points" in (tmp_path / "log").read_text()
 
 
-@each(
-    ("changes", "status", "text"),
-    [
-        ({}, Exit.DONE, "a row is within 9.9 %"),
-        ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
-        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 3 % was proven.\n"),
-        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
-        ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
-        ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
-        ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
-    ],
-)
+@each(("changes", "status", "text"), [
+    ({}, Exit.DONE, "a row is within 9.9 %"),
+    ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
+    ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 3 % was proven.\n"),
+    ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
+    ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
+    ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
+    ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
+])  # fmt: skip
 def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     """0 where the share asked for is proven, 4 where a limit came first, 130 at Ctrl-C; the share is rounded up."""
     answer_with(monkeypatch, made(curve(**changes)))
@@ -105,18 +94,11 @@ def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
     assert ("so far, of which none beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
 
 
-@each(
-    ("stopped", "status", "text"),
-    [
-        (
-            "proved",
-            Exit.INFEASIBLE,
-            "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules",
-        ),
-        ("limit", Exit.LIMIT, "no plan so far: the search was ended by its limit"),
-        ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
-    ],
-)
+@each(("stopped", "status", "text"), [
+    ("proved", Exit.INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
+    ("limit", Exit.LIMIT, "no plan so far: the search was ended by its limit"),
+    ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
+])  # fmt: skip
 def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_path):
     """3 where it is proven that no plan keeps the bounds; a picture and rows are written all the same, empty."""
     answer_with(monkeypatch, made(curve((), epsilon=None, stopped=stopped)))
@@ -169,36 +151,55 @@ def test_plot_and_compare_read_the_rows(ending: str, monkeypatch: pytest.MonkeyP
 
 
 def test_the_plan_of_each_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """--plans makes the folder and writes a file a point, by its row's index, that the checker takes."""
+    """--plans makes the folder and writes a file a point, by its row's index; bad input leaves no folder."""
     answer_with(monkeypatch, made(curve()))
-    run_here("frontier", "one-rack", "--plans", tmp_path / "plans")
+    assert run_here("frontier", "no-such.json", "--plans", tmp_path / "plans").returncode == 2
+    assert list(tmp_path.iterdir()) == []
+    done = run_here("frontier", "one-rack", "--plans", tmp_path / "plans")
     files = sorted((tmp_path / "plans").iterdir())
-    assert [f.name for f in files] == ["000.json", "001.json", "002.json", "003.json"]
+    assert [f.name for f in files] == ["000.json", "001.json", "002.json", "003.json"] and done.stderr == ""
     assert check(read_plan(files[0])) == []
     assert "LAYOUT" in run_here("show", files[0]).stdout
 
 
-def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a knee it is said whether racks x days is constant, or between which figures it lies."""
-    straight = [(usd, days, None, racks) for usd, days, racks in ((1e9, 40.0, 100), (2e9, 20.0, 205))]
-    answer_with(monkeypatch, made(curve(tuple(straight))))
-    assert "No knee: racks x days is constant within 5 %.\n" in run_here("frontier", "one-rack").stdout
-    answer_with(monkeypatch, made(curve((straight[0], (2e9, 20.0, None, 300)))))
-    assert "No knee; racks x days lies between 4,000 and 6,000.\n" in run_here("frontier", "one-rack").stdout
+def test_plans_of_a_longer_curve_before_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who reads all files of the folder takes them for this curve's; files by other names are the user's own."""
+    for name in ("1.json", "002-mine.json", "2024.txt", "notes.json"):
+        (tmp_path / name).touch()
+    told = []
+    for count in (4, 4, 3, 1):
+        answer_with(monkeypatch, made(curve(POINTS[:count])))
+        told.append(run_here("frontier", "one-rack", "--plans", tmp_path).stderr)
+    names = "003.json", "001.json, 002.json, 003.json"
+    lines = [f"{tmp_path}: of an earlier curve, not of this one: {which}; remove them\n" for which in names]
+    assert told == ["", "", *lines]
+    assert (tmp_path / "003.json").stat().st_size > 0  # none is removed
 
 
-@each(
-    ("given", "problem"),
-    [
-        (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
-        (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
-        (["--points", "0"], "--points: must be a whole number from 2"),
-        (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),
-        (["--plot", "curve.pdf"], "curve.pdf: must end in .svg or .png"),
-        (["--plans", "no/such/folder"], "no/such/folder: is no folder; make it"),
-        (["--set", "objective.minimize=loss"], "objective.minimize"),
-    ],
-)
+NOT_PROVEN = "No knee is named: the bounds of the curve's ends and of its bend are not all proven.\n"
+
+
+@each(("points", "text"), [
+    (((1e9, 40.0, None, 100), (2e9, 20.0, None, 205)), "No knee: racks x days is constant within 5 %.\n"),
+    (((1e9, 40.0, None, 100), (2e9, 20.0, None, 300)), "No knee; racks x days lies between 4,000 and 6,000.\n"),
+    *((tuple((*p[:2], None, p[3]) if n == at else p for n, p in enumerate(POINTS)), NOT_PROVEN) for at in (0, 1, 3)),
+])  # fmt: skip
+def test_no_knee(points: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Racks x days is constant, or it is said between which figures; none is named where an end or it is not proven."""
+    answer_with(monkeypatch, made(curve(points)))
+    told = run_here("frontier", "one-rack").stdout
+    assert "\nknee " not in told and "Knee:" not in told and text in told
+
+
+@each(("given", "problem"), [
+    (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
+    (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
+    (["--points", "0"], "--points: must be a whole number from 2"),
+    (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),
+    (["--plot", "curve.pdf"], "curve.pdf: must end in .svg or .png"),
+    (["--plans", "no/such/folder"], "no/such/folder: is no folder; make it"),
+    (["--set", "objective.minimize=loss"], "objective.minimize"),
+])  # fmt: skip
 def test_mistakes_are_named(given: list[str], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bad input ends with 2 before anything is asked of the search."""
     asked = answer_with(monkeypatch, made(curve()))
@@ -207,36 +208,14 @@ def test_mistakes_are_named(given: list[str], problem: str, monkeypatch: pytest.
     assert problem in done.stderr
 
 
-@each(
-    ("instance", "problem"),
-    [
-        ("5gw-best-6-months", "objective.minimize: is loss"),
-        ("two-pools", "hardware.pools: each pool has a layout of its own"),
-        ({"network": {}, "hardware": {"accelerator": "any"}}, "is a question about a fabric alone"),
-    ],
-)
+@each(("instance", "problem"), [
+    ("5gw-best-6-months", "objective.minimize: is loss"),
+    ("two-pools", "hardware.pools: each pool has a layout of its own"),
+    ({"network": {}, "hardware": {"accelerator": "any"}}, "is a question about a fabric alone"),
+])  # fmt: skip
 def test_instances_without_a_curve(instance: Any, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model chosen for the least loss, pools and a fabric alone have no curve, and are refused with what to do."""
     asked = answer_with(monkeypatch, made(curve()))
     with pytest.raises(InputError, match=problem):
         planner.frontier(instance)
     assert asked == []
-
-
-def test_bad_input_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder made for plans is removed where nothing comes to be written into it."""
-    answer_with(monkeypatch, made(curve()))
-    assert run_here("frontier", "no-such.json", "--plans", tmp_path / "plans").returncode == 2
-    assert list(tmp_path.iterdir()) == []
-
-
-@each("unproven", [0, 1, 3])
-def test_no_knee_is_named_where_its_place_is_not_proven(monkeypatch: pytest.MonkeyPatch, unproven: int) -> None:
-    """Where a plan at an end of the curve, or the knee itself, has no proven bound, another may bend the curve."""
-    points = [
-        (usd, days, None if n == unproven else bound, racks) for n, (usd, days, bound, racks) in enumerate(POINTS)
-    ]
-    answer_with(monkeypatch, made(curve(tuple(points))))
-    told = run_here("frontier", "one-rack").stdout
-    assert "\nknee " not in told and "Knee:" not in told
-    assert "No knee is named: the bounds of the curve's ends and of its bend are not all proven.\n" in told

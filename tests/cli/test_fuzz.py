@@ -65,14 +65,11 @@ def test_a_defect_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert fuzz.run(number, 0, running).outcome == "litter"
 
 
-@pytest.mark.parametrize(
-    ("kind", "cases"),
-    [
-        *(("options", range(25)), ("paths", range(25)), ("environment", range(4))),
-        # scripts/verify/fuzz.py has more
-        *slow(("options", range(25, 35)), ("paths", range(25, 35)), ("environment", range(4, 6)), ("solve", range(6))),
-    ],
-)
+@pytest.mark.parametrize(("kind", "cases"), [
+    *(("options", range(25)), ("paths", range(25)), ("environment", range(4))),
+    # scripts/verify/fuzz.py has more
+    *slow(("options", range(25, 35)), ("paths", range(25, 35)), ("environment", range(4, 6)), ("solve", range(6))),
+])  # fmt: skip
 def test_no_command_ends_in_a_traceback(kind: str, cases: range) -> None:
     """Hostile options, paths, variables and keys are answered or refused, in time and memory."""
     found = list(fuzz.results(cases, seed=3, kind=kind))

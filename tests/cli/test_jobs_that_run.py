@@ -67,65 +67,56 @@ def test_a_job_in_words(folder: Path) -> None:
     mended = ["place", "--nodes", "12", "--mesh", "pp=3,dp=4", "--running", "a.json", "--replace"]
     assert run(*mended, "m05").output == "m[00-04,12,06-11]\n"
     assert "no rank of the running job is on m15; give nodes of m[00-11]" in refusal(run(*mended, "m15"))
+    assert mesh_job("x", "pp=2,dp=2", 8).nodes_per_member == 2
     (folder / "short.json").write_text('{"$schema": "x", "name": "job", "mesh": {"pp": 3, "dp": 4}}')
     assert run("place", "--job", "short.json").output == by_file
 
 
-@each(
-    ("words", "complaint"),
-    [
-        ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
-        (("--nodes", "7", "--mesh", "pp=2,dp=2"), "--nodes: must be a multiple of the 4 members of --mesh (is 7)"),
-        (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
-        (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' is given twice; keep one"),
-        (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
-        (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
-        (("--job", "squeue.json", "--gpus-per-node", "4"), "squeue.json: a job's file has its gpus_per_node"),
-        (("--job", "squeue.json", "--nodes", "4"), "--job squeue.json: a job's file has its nodes and mesh"),
-        (("--nodes", "4", "--objective", "step-time"), "--objective step-time needs the job's file; give it"),
-    ],
-)
-def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None:
-    assert folder.is_dir()
+@each(("words", "complaint"), [
+    ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
+    (("--nodes", "7", "--mesh", "pp=2,dp=2"), "--nodes: must be a multiple of the 4 members of --mesh (is 7)"),
+    (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
+    (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' is given twice; keep one"),
+    (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
+    (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
+    (("--job", "squeue.json", "--gpus-per-node", "4"), "squeue.json: a job's file has its gpus_per_node"),
+    (("--nodes", "4", "--objective", "step-time"), "--objective step-time needs the job's file; give it"),
+])  # fmt: skip
+@pytest.mark.usefixtures("folder")
+def test_bad_words(words: tuple[str, ...], complaint: str) -> None:
     assert complaint in refusal(run("place", *words))
 
 
 @each("words", [("--nodes", "4"), ("--mesh", "data=4")])
-def test_preempting_takes_a_job_file_or_words(folder: Path, words: tuple[str, str]) -> None:
-    """Preempting takes a job file, or nodes and a mesh; given both, neither is dropped in silence."""
-    (folder / "job.json").write_text('{"name": "job", "mesh": {"data": 12}}')
-    both = run("preempt", "--running", "squeue.json", "--job", "job.json", *words)
-    assert "--job job.json: a job's file has its nodes and mesh; leave out --nodes and --mesh" in refusal(both)
+@pytest.mark.usefixtures("folder")
+def test_a_job_file_or_words(words: tuple[str, str]) -> None:
+    """A command takes a job file, or nodes and a mesh; given both, neither is dropped in silence."""
+    for command in (["place"], ["preempt", "--running", "squeue.json"]):
+        both = refusal(run(*command, "--job", "job.json", *words))
+        assert both == "--job job.json: a job's file has its nodes and mesh; leave out --nodes and --mesh"
 
 
-@each("file", ["squeue.json", "scontrol.txt"])
+@each("file", ["squeue.json", "scontrol.txt", "indented.txt"])
 def test_running_jobs(folder: Path, file: str) -> None:
     """Jobs that run, with their nodes and priorities; those that wait are left out."""
+    (folder / "indented.txt").write_text("".join(f"  {line}\n" for line in SCONTROL.splitlines()))
     jobs = read_running(folder / file)
     assert [(j.name, len(j.nodes), j.priority) for j in jobs] == [("a-11", 4, 3), ("b-12", 2, 1)]
 
 
-def test_indented_jobs_are_all_read(folder: Path) -> None:
-    (folder / "jobs.txt").write_text("".join(f"  {line}\n" for line in SCONTROL.splitlines()))
-    assert [job.name for job in read_running(folder / "jobs.txt")] == ["a-11", "b-12"]
-
-
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize(
-    ("states", "holds"),
-    [
-        *(((s,), True) for s in ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")),
-        *(((s,), True) for s in ("STAGE_OUT", "RESIZING", "POWER_UP_NODE", "running", "REQUEUED")),
-        *(((s,), False) for s in ("PENDING", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL")),
-        *(((s,), False) for s in ("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")),
-        (("RUNNING", "COMPLETING"), True),
-        (("COMPLETED", "COMPLETING"), True),
-        (("CANCELLED", "STAGE_OUT"), True),
-        (("PREEMPTED", "REQUEUED"), False),
-        (("PENDING", "REQUEUE_HOLD"), False),
-        (("FAILED", "SPECIAL_EXIT"), False),
-    ],
-)
+@pytest.mark.parametrize(("states", "holds"), [
+    *(((s,), True) for s in ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")),
+    *(((s,), True) for s in ("STAGE_OUT", "RESIZING", "POWER_UP_NODE", "running", "REQUEUED")),
+    *(((s,), False) for s in ("PENDING", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL")),
+    *(((s,), False) for s in ("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")),
+    (("RUNNING", "COMPLETING"), True),
+    (("COMPLETED", "COMPLETING"), True),
+    (("CANCELLED", "STAGE_OUT"), True),
+    (("PREEMPTED", "REQUEUED"), False),
+    (("PENDING", "REQUEUE_HOLD"), False),
+    (("FAILED", "SPECIAL_EXIT"), False),
+])  # fmt: skip
 def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     """A job holds its nodes in every state but the ended ones and while it waits, whatever flags it has beside."""
     if many:
@@ -140,47 +131,43 @@ def test_jobs_that_hold_their_nodes(folder, states, holds, many, capfd):
     assert "state" not in capfd.readouterr().err
 
 
-@each(
-    "text",
-    [
-        "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=m[00-15]\n",
-        '{"jobs": [{"job_id": 1, "name": "x", "job_state": ["COMPLETED", "HIBERNATING"], "nodes": "m[00-15]"}]}',
-    ],
-)
-def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+UNKNOWN = "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList={}\n"
+
+
+@each(("text", "stopped"), [
+    (UNKNOWN.format("m[00-15]"), "Preempt x-1 (16 nodes, priority 1); optimal"),
+    ('{"jobs": [{"job_id": 1, "name": "x", "job_state": ["COMPLETED", "HIBERNATING"], "nodes": "m[00-15]"}]}',
+     "Preempt x-1 (16 nodes, priority 1); optimal"),
+    (UNKNOWN.format("(null)"), "Preempt nothing; optimal"),
+])  # fmt: skip
+def test_an_unknown_state_holds_its_nodes(
+    folder: Path, text: str, stopped: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.clear()
     (folder / "jobs.txt").write_text(text)
-    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith(
-        "Preempt x-1 (16 nodes, priority 1); optimal"
-    )
+    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith(stopped)
     assert "jobs.txt: " in caplog.text
     assert "state 'HIBERNATING' is none of Slurm's; it is taken to hold its nodes" in caplog.text
-
-
-def test_an_unknown_state_without_nodes_holds_none(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (folder / "jobs.txt").write_text("JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=(null)\n")
-    assert read_running(folder / "jobs.txt") == []
-    assert "'HIBERNATING'" in caplog.text
 
 
 @each("file", ["squeue.json", "scontrol.txt"])
 def test_changes(folder: Path, file: str) -> None:
     """Room by moves, by stopping, growth in place, and a queue, on jobs that Slurm placed."""
-    assert folder.is_dir()
+    (folder / "none.txt").write_text("No jobs in the system\n")
+    assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("Preempt nothing; optimal")
     room = run("defragment", "--running", file)
     assert room.exit_code == 0 and room.output.startswith("2 moves free ") and room.output.endswith("\n")
     assert len(room.output.splitlines()) == 3
     assert run("defragment", "--running", file, "--leaves", "2").exit_code == 3
-    assert run("preempt", "--running", file, "--nodes", "12").output.startswith(
-        "Preempt b-12 (2 nodes, priority 1); optimal\njob: m"
-    )
+    stopped = run("preempt", "--running", file, "--nodes", "12").output
+    assert stopped.startswith("Preempt b-12 (2 nodes, priority 1); optimal\njob: m")
     assert run("preempt", "--running", file, "--nodes", "4").output.startswith("Preempt nothing; optimal\n")
     assert run("preempt", "--running", file, "--nodes", "17").exit_code == 3
     grown = run("resize", "--running", file, "--name", "a-11", "--mesh", "data=4", "--to", "data=6")
     assert grown.output.splitlines()[-1] == "m[00-01,04-05,02-03]"
-    less = json.loads(
-        run("resize", "--running", file, "--name", "a-11", "--mesh", "dp=4", "--to", "dp=2", "--json").output
-    )
-    assert set(less["placement"]["nodes"]) <= {"m00", "m01", "m04", "m05"} and len(less["placement"]["nodes"]) == 2
+    shrunk = run("resize", "--running", file, "--name", "a-11", "--mesh", "dp=4", "--to", "dp=2", "--json").output
+    nodes = json.loads(shrunk)["placement"]["nodes"]
+    assert set(nodes) <= {"m00", "m01", "m04", "m05"} and len(nodes) == 2
 
 
 def test_a_queue(folder: Path) -> None:
@@ -240,13 +227,10 @@ def test_own_placements_run_too(folder: Path) -> None:
     assert (folder / "placed.json").exists() and result.exit_code == 0
 
 
-@each(
-    ("wrong", "complaint"),
-    [
-        ({"nodes": ["m02", "m02"]}, "placed.json: nodes: 'm02' is listed twice; give the placement as it runs"),
-        ({"segmnt_nodes": 2}, "placed.json: segmnt_nodes: unknown key; did you mean 'segment_nodes'?"),
-    ],
-)
+@each(("wrong", "complaint"), [
+    ({"nodes": ["m02", "m02"]}, "placed.json: nodes: 'm02' is listed twice; give the placement as it runs"),
+    ({"segmnt_nodes": 2}, "placed.json: segmnt_nodes: unknown key; did you mean 'segment_nodes'?"),
+])  # fmt: skip
 def test_a_running_placement_is_read_as_strictly_as_one_to_repair(folder, wrong, complaint) -> None:
     placed = folder / "placed.json"
     assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
@@ -254,28 +238,16 @@ def test_a_running_placement_is_read_as_strictly_as_one_to_repair(folder, wrong,
     assert complaint in refusal(run("defragment", "--running", "placed.json"))
 
 
-@each(
-    ("text", "complaint"),
-    [
-        ("nothing", "bad.txt: has no JobId=; give what `squeue --json` or `scontrol show job` prints"),
-        ("{}", "bad.txt: holds no running jobs; give what `squeue --json`"),
-        ('{"jobs": [{"job_id": 1, "nodes": "z1"}]}', "node 'z1' is not in the topology"),
-        ('{"jobs": [{"job_id": 1, "nodes": "m[1-"}]}', "bad.txt: jobs[0]:"),
-        ('{"jobs": [{"job_id": 1}]}', "bad.txt: jobs[0]: a running job has no nodes (is None)"),
-        ('{"jobs": [7]}', "bad.txt: jobs[0]: must be an object (is 7)"),
-        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 1, "nodes": "m01"}]}', "job '1' is listed twice"),
-        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 2, "nodes": "m00"}]}', "jobs '1' and '2' both have it"),
-    ],
-)
+@each(("text", "complaint"), [
+    ("nothing", "bad.txt: has no JobId=; give what `squeue --json` or `scontrol show job` prints"),
+    ("{}", "bad.txt: holds no running jobs; give what `squeue --json`"),
+    ('{"jobs": [{"job_id": 1, "nodes": "z1"}]}', "node 'z1' is not in the topology"),
+    ('{"jobs": [{"job_id": 1, "nodes": "m[1-"}]}', "bad.txt: jobs[0]:"),
+    ('{"jobs": [{"job_id": 1}]}', "bad.txt: jobs[0]: a running job has no nodes (is None)"),
+    ('{"jobs": [7]}', "bad.txt: jobs[0]: must be an object (is 7)"),
+    ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 1, "nodes": "m01"}]}', "job '1' is listed twice"),
+    ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 2, "nodes": "m00"}]}', "jobs '1' and '2' both have it"),
+])  # fmt: skip
 def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
     (folder / "bad.txt").write_text(text)
     assert complaint in refusal(run("defragment", "--running", "bad.txt"))
-
-
-def test_no_jobs_at_all(folder: Path) -> None:
-    (folder / "none.txt").write_text("No jobs in the system\n")
-    assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("Preempt nothing; optimal")
-
-
-def test_members_share_nodes() -> None:
-    assert mesh_job("x", "pp=2,dp=2", 8).nodes_per_member == 2

@@ -1,6 +1,5 @@
 """Ctrl-C and SIGTERM during `planner solve`: what was found is written, with its gap; else that nothing is known."""
 
-import json
 import os
 import signal
 import subprocess
@@ -33,13 +32,13 @@ from planner.solvers.outcome import Outcome, Stop, Values
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 
-def solve(tmp_path: Path, **limits: float) -> tuple[Result, Path]:
-    """Run the command on a small instance of two sites, with other limits."""
-    instance, plan = tmp_path / "instance.json", tmp_path / "plan.json"
+def solve(tmp_path: Path, **limits: float) -> tuple[Result, Plan | None]:
+    """Run the command on a small instance of two sites, with other limits; return the plan too, if it is written."""
+    instance, path = tmp_path / "instance.json", tmp_path / "plan.json"
     i = toy(5, sites=2, forced=True)
-    i = i.replaced(limits=i.limits.replaced(**limits))
-    instance.write_text(i.model_dump_json(exclude_none=True))
-    return invoke("solve", instance, "-o", plan, "-q"), plan
+    instance.write_text(i.replaced(limits=i.limits.replaced(**limits)).model_dump_json(exclude_none=True))
+    done = invoke("solve", instance, "-o", path, "-q")
+    return done, Plan.model_validate_json(path.read_text()) if path.exists() else None
 
 
 @each("number", SIGNALS)
@@ -60,8 +59,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
 
     monkeypatch.setattr(FewestDays, "keep", kept)
     monkeypatch.setattr(highs, "run", slow)
-    done, path = solve(tmp_path)
-    plan = Plan.model_validate_json(path.read_text())
+    done, plan = solve(tmp_path)
     assert (done.exit_code, plan.status, plan.stopped) == (ExitCode.INTERRUPTED, "feasible", "interrupted")
     assert plan.objective.gap is not None and plan.objective.bound is not None
     assert check(plan) == []
@@ -78,11 +76,10 @@ def test_a_signal_before_a_plan_leaves_unknown(number: int, tmp_path: Path, monk
         return strategy_bound(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr("planner.models.joint.search.branch_and_bound.strategy_bound", bounded)
-    done, path = solve(tmp_path)
-    plan = Plan.model_validate_json(path.read_text())
+    done, plan = solve(tmp_path)
     assert (done.exit_code, plan.status, plan.stopped) == (ExitCode.INTERRUPTED, "unknown", "interrupted")
     assert plan.conflict is not None and "signal" in plan.conflict.reason
-    assert check(plan) == [] and json.loads(path.read_text())["objective"]["value"] is None
+    assert check(plan) == [] and plan.objective.value is None
 
 
 def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,8 +92,8 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("planner.models.joint.search.branch_and_bound.strategy_bound", twice)
     before = signal.getsignal(signal.SIGTERM)
-    done, path = solve(tmp_path)
-    assert done.exit_code == ExitCode.INTERRUPTED and not path.exists()
+    done, plan = solve(tmp_path)
+    assert done.exit_code == ExitCode.INTERRUPTED and plan is None
     assert done.stderr == "interrupted before there was an answer\n"
     assert signal.getsignal(signal.SIGTERM) is before and not signals.interrupted()
 
@@ -119,8 +116,8 @@ def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypat
     monkeypatch.setattr("planner.planning.solve.load_instance", read)
     if before:
         monkeypatch.setattr("planner.planning.solve.Reporter", opened)
-    done, path = solve(tmp_path)
-    assert (done.exit_code, path.exists(), searched) == (ExitCode.INTERRUPTED, False, [])
+    done, plan = solve(tmp_path)
+    assert (done.exit_code, plan, searched) == (ExitCode.INTERRUPTED, None, [])
     assert not signals.interrupted()
 
 
@@ -135,8 +132,7 @@ def test_a_signal_ends_the_search_for_a_conflict(number: int, tmp_path: Path, mo
         return np.ones(1, dtype=bool)
 
     monkeypatch.setattr(conflict, "pipelines_in_memory", asks)
-    done, path = solve(tmp_path, memory_reserve_fraction=0.9999)
-    plan = Plan.model_validate_json(path.read_text())
+    done, plan = solve(tmp_path, memory_reserve_fraction=0.9999)
     assert asked and done.exit_code == ExitCode.INFEASIBLE and plan.status == "infeasible" and plan.conflict is not None
     assert plan.conflict.rules == () and "not determined (interrupted); they are among" in plan.conflict.reason
     assert "without any one of them" not in done.stdout and "not determined (interrupted)" in done.stdout
@@ -152,8 +148,7 @@ def test_a_signal_before_any_rule_is_judged(number: int, tmp_path: Path, monkeyp
         asked[-1].check()
 
     monkeypatch.setattr(conflict, "_unjoined", priced)
-    done, path = solve(tmp_path, budget_usd=1.0)
-    plan = Plan.model_validate_json(path.read_text())
+    done, plan = solve(tmp_path, budget_usd=1.0)
     assert done.exit_code == ExitCode.INFEASIBLE and plan.status == "infeasible" and plan.conflict is not None
     assert plan.conflict.reason.endswith("not determined (interrupted)") and check(plan) == []
 
@@ -173,8 +168,7 @@ def test_a_signal_does_not_wait_for_a_solver_that_takes_none(number, tmp_path, m
     monkeypatch.setattr(cp_model.CpSolver, "response_proto", SimpleNamespace(deterministic_time=0.0))
     monkeypatch.setattr(cp_model.CpSolver, "status_name", lambda *_: "UNKNOWN")
     started = time.perf_counter()
-    done, path = solve(tmp_path, budget_usd=1.0)
-    plan = Plan.model_validate_json(path.read_text())
+    done, plan = solve(tmp_path, budget_usd=1.0)
     assert time.perf_counter() - started < 30 and done.exit_code == ExitCode.INFEASIBLE and plan.conflict is not None
     assert "budget" in plan.conflict.rules and plan.conflict.checked == ON_TRUST and check(plan) == []
 

@@ -56,16 +56,17 @@ def shown(stream: Terminal, text: str) -> bool:
 
 def incumbent(text: str = "") -> IncumbentFound:
     """Return an event with a gap of 20 %."""
-    return IncumbentFound(
-        elapsed_seconds=1.0, phase="search", unit="days", incumbent=10.0, bound=8.0, gap=0.2, text=text
-    )
+    figures = {"elapsed_seconds": 1.0, "incumbent": 10.0, "bound": 8.0, "gap": 0.2}
+    return IncumbentFound(phase="search", unit="days", text=text, **figures)
 
 
 def test_a_terminal_sees_phase_time_incumbent_bound_and_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line has all of them, a bar, and fits the width however long the choices are."""
+    """The line has all of them, a bar, and fits the width however long the choices are; hours where there are some."""
     terminal = terminal_of(monkeypatch)
     with watching("solve") as w:
-        assert shown(terminal, "0:00  solve")
+        for seconds, elapsed in ((0.0, "0:00"), (61.0, "1:01"), (3662.0, "1:02:03")):
+            w.started -= seconds
+            assert shown(terminal, f"{elapsed}  solve")
         w(incumbent("x" * 200))
         assert shown(terminal, "search, 10.00 days, bound 8.00 days, gap 20.00 %") or shown(terminal, "gap 20")
         assert shown(terminal, "━")
@@ -123,7 +124,7 @@ def test_the_log_has_a_line_an_event_and_a_heartbeat(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("command", ["solve", "explain"])
 def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path: Path) -> None:
-    """With --log the file has phases and incumbents, and stderr stays empty as it is no terminal."""
+    """With --log the file has phases and incumbents, and stderr stays empty; one that cannot be written is named."""
     instance, log = tmp_path / "i.json", tmp_path / "run.log"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
     done = invoke(command, instance, "--log", log)
@@ -132,31 +133,22 @@ def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path
     assert all(STAMP.match(x) for x in lines) and any("search" in x and "days" in x for x in lines)
     last = "done, " if command == "solve" else " instead of "
     assert last in lines[-1]
+    assert "its folder does not exist" in refusal(invoke(command, instance, "--log", tmp_path / "none" / "x.log"))
 
 
-def test_placing_logs_too(tmp_path: Path) -> None:
-    """A placement says when it began and how it ended."""
-    topology, log = tmp_path / "topology.conf", tmp_path / "place.log"
-    topology.write_text("SwitchName=leaf1 Nodes=n[1-8]\n")
-    words = ["place", "--topology", str(topology), "--nodes", "4", "--mesh", "data=4", "--log", str(log)]
-    assert invoke(*words).exit_code == 0
-    assert [x.split("  ")[-1] for x in log.read_text().splitlines()][1:] == ["placing", "placed: optimal"]
-
-
-def test_sweeping_logs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeping_and_placing_log_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep says how many points are done, a placement when it began and how it ended."""
     monkeypatch.setattr(sweep_run, "at_home", lambda tasks, call, _: ((t, call(t)) for t in tasks))
-    instance, rows, log = tmp_path / "i.json", tmp_path / "rows.jsonl", tmp_path / "sweep.log"
+    instance, rows, topology = tmp_path / "i.json", tmp_path / "rows.jsonl", tmp_path / "topology.conf"
     instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
-    words = ["sweep", str(instance), "--vary", "limits.budget_usd=5000,9000", "-o", str(rows), "--log", str(log)]
-    assert invoke(*words).exit_code == 0
-    assert "0/2 points" in log.read_text() and "2/2 points" in log.read_text()
-
-
-def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """A log in a folder that is not there is bad input, named before the work."""
-    instance = tmp_path / "i.json"
-    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
-    assert "none" in refusal(invoke("solve", instance, "--log", tmp_path / "none" / "x.log"))
+    topology.write_text("SwitchName=leaf1 Nodes=n[1-8]\n")
+    sweep = ["sweep", instance, "--vary", "limits.budget_usd=5000,9000", "-o", rows, "--log", tmp_path / "sweep.log"]
+    assert invoke(*sweep).exit_code == 0
+    assert all(f"{done}/2 points" in (tmp_path / "sweep.log").read_text() for done in (0, 2))
+    place = ["place", "--topology", topology, "--nodes", "4", "--mesh", "data=4", "--log", tmp_path / "place.log"]
+    assert invoke(*place).exit_code == 0
+    lines = (tmp_path / "place.log").read_text().splitlines()
+    assert [line.split("  ")[-1] for line in lines][1:] == ["placing", "placed: optimal"]
 
 
 def test_a_watched_command_keeps_its_name_and_its_end() -> None:
@@ -169,18 +161,7 @@ def test_a_watched_command_keeps_its_name_and_its_end() -> None:
     with pytest.raises(KeyError):
         wrapped()
     assert watches._current is None
-
-
-@each(("seconds", "elapsed"), [(61.0, "1:01"), (3723.0, "1:02:03")])
-def test_a_long_run_shows_minutes_and_hours(seconds: float, elapsed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = terminal_of(monkeypatch)
-    with watching("solve") as w:
-        w.started -= seconds
-        assert shown(terminal, f"{elapsed}  solve")
-
-
-def test_a_line_outside_a_command() -> None:
-    with ProgressOptions().line() as w:
+    with ProgressOptions().line() as w:  # outside a command
         assert isinstance(w, Watch)
         w("a line")
     assert watches._current is None
@@ -194,23 +175,20 @@ LONG = "a" * 300
 def plan(tmp_path: Path) -> Path:
     """Write a plan whose name is in no ASCII."""
     path = tmp_path / "plän.json"
-    data = small()
-    path.write_text(data.replaced(instance__name="北京").model_dump_json())
+    path.write_text(small().replaced(instance__name="北京").model_dump_json())
     return path
 
 
 def test_closed_streams(plan: Path) -> None:
     """What is written to a closed stdout goes nowhere, and no traceback comes of it."""
-    shell = (
-        f'{sys.executable} -m planner show "{plan}" >&-; echo $? >&2; {sys.executable} -m planner show none >&- 2>&-'
-    )
+    planner = f"{sys.executable} -m planner"
+    shell = f'{planner} show "{plan}" >&-; echo $? >&2; {planner} show none >&- 2>&-'
     done = subprocess.run(["sh", "-c", shell], check=False, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (2, "0\n")
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
+    "more", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
 )
 def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
     environment = {**os.environ, **more}
@@ -231,23 +209,12 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
         json_or_text("\udce9", "--set name")
 
 
-@each(
-    "words",
-    [
-        *(
-            ["solve", f"{LONG}.json"],
-            ["solve", LONG],
-            ["show", LONG],
-            ["compare", f"{LONG}#1"],
-            ["report", LONG, "-o", "x.html"],
-        ),
-        *(["solve", "one-rack", "-o", LONG], ["solve", "one-rack", "--log", LONG],
-         ["solve", "one-rack", "--models", LONG]),
-        *(["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
-         ["init", "-o", LONG]),
-        ["evaluate", "one-rack", "--from-flags", LONG],
-    ],
-)  # fmt: skip
+@each("words", [
+    ["solve", f"{LONG}.json"], ["solve", LONG], ["show", LONG], ["compare", f"{LONG}#1"], ["init", "-o", LONG],
+    ["report", LONG, "-o", "x.html"], ["solve", "one-rack", "-o", LONG], ["solve", "one-rack", "--log", LONG],
+    ["solve", "one-rack", "--models", LONG], ["evaluate", "one-rack", "--from-flags", LONG],
+    ["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
+])  # fmt: skip
 def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = run_here(*words)

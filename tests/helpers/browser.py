@@ -14,14 +14,9 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
-    *(
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
-        "--disable-component-update",
-    ),
-    *(
-        "--no-first-run", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb",
-        "--remote-debugging-pipe",
-    ),
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
+    "--force-color-profile=srgb", "--remote-debugging-pipe",
 )  # fmt: skip
 PHONE, DESKTOP = (390, 844), (1280, 900)
 
@@ -30,14 +25,9 @@ def chromium() -> str:
     """Return the browser; install it where that can be done, else skip and say so."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        for command in (
-            ["apt-get", "update", "-qq"],
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"],
-        ):
-            subprocess.run(
-                command, check=False, capture_output=True, timeout=600,
-                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            )  # fmt: skip
+        how: dict[str, Any] = {"env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, "timeout": 600}
+        for words in ("update -qq", "install -y -qq --no-install-recommends chromium"):
+            subprocess.run(["apt-get", *words.split()], check=False, capture_output=True, **how)
         path = shutil.which("chromium")
     if path is None:
         pytest.skip("no Chromium here, and it cannot be installed; install Debian's package chromium to run this test")
@@ -59,9 +49,8 @@ class Browser:
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command and return its answer; events that come before it are kept."""
         self.last += 1
-        message = {"id": self.last, "method": method, "params": params} | (
-            {"sessionId": self.session} if self.session else {}
-        )
+        message = {"id": self.last, "method": method, "params": params}
+        message |= {"sessionId": self.session} if self.session else {}
         os.write(self.write, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._next()
@@ -80,10 +69,8 @@ class Browser:
 
     def open(self, page: Path, size: tuple[int, int] = DESKTOP) -> None:
         """Load a page at a size and wait until it stands."""
-        self.ask(
-            "Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1,
-            mobile=size[0] < 600,
-        )  # fmt: skip
+        screen = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 600}
+        self.ask("Emulation.setDeviceMetricsOverride", **screen)
         self.events.clear()
         self.ask("Page.navigate", url=page.resolve().as_uri())
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):

@@ -14,6 +14,7 @@ from subprocess import CompletedProcess
 from typing import Any
 from unittest import mock
 
+import documentation
 from commands import run_here
 from stored_plans import SOLVED, file_of
 
@@ -45,6 +46,25 @@ def run_page_command(language: str, command: str, folder: Path) -> CompletedProc
     shell = ["bash", "-o", "pipefail", "-c", rest]
     read = subprocess.run(shell, input=ran.stdout, capture_output=True, text=True, cwd=folder, check=False)
     return CompletedProcess(words, read.returncode or ran.returncode, read.stdout, ran.stderr + read.stderr)
+
+
+def require_known_commands(block: documentation.Block, there: set[str]) -> None:
+    """Require that the commands of a page's block are as `planner` has them, of files that are `there` by then."""
+    there.update([block.file] if block.file else ())
+    for command, _ in block.commands if block.language == "console" else ():
+        there.update(documentation.written(command))
+        assert list(documentation.faults(command, there)) == [], f"{block.where}: {command}"
+
+
+def run_block(block: documentation.Block, folder: Path, **how: Any) -> list[str]:
+    """Run a page's block: its commands end as it says and print what is marked stable; return all that they print."""
+    printed, ran = list[str](), documentation.run(block, folder, **how)
+    for one, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=bool(ran)):
+        assert one.status == status, f"{block.where}: {one.command}\n{one.errors}"
+        if "stable" in block.words:
+            assert documentation.timeless(one.printed) == documentation.timeless(one.shown), (block.where, one.command)
+        printed += one.printed
+    return printed
 
 
 @contextlib.contextmanager

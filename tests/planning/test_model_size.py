@@ -12,11 +12,11 @@ from tiers import more
 from worked_plan import edited_at
 
 from planner import check, limits, solve
-from planner.cli.sweep_commands import fall, wall
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.plan.plan import Plan
 from planner.planning.model_size import LimitPoint
+from planner.report.utilisation import fall, wall
 from planner.sweeps.axes import changed, read_changes
 
 pytestmark = pytest.mark.slow

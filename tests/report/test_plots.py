@@ -1,7 +1,6 @@
 """Plots: `planner plot` as its user runs it, the strip of decision changes, frontiers by definition, names apart."""
 
 import re
-import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,6 @@ from planner.report.plots import (
     read_rows,
     why_none,
 )
-from planner.units import short
 
 OVERHEAD = "hardware.facility_overhead_factor"
 
@@ -57,8 +55,8 @@ def test_svg_is_the_same_twice(tmp_path: Path) -> None:
 
 
 def test_html_needs_nothing_beside_itself(tmp_path: Path) -> None:
-    """The page holds the picture, each change and each point, and names no address to load from."""
-    page = tmp_path / "a.html"
+    """The page holds best point, changes, picture and all points, in that order, and no address to load from."""
+    page, other = tmp_path / "a.html", tmp_path / "b.html"
     plot(written(tmp_path), X, Y, page, OVERHEAD, None, "xy", "min-min")
     html = page.read_text()
     assert html.count("<svg") == 1
@@ -67,20 +65,13 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path) -> None:
     assert html.count("infeasible: limits.budget_usd; memory</td>") == 4
     assert not re.search(r"""(src|href)\s*=\s*["'](?!data:|#)""", re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
     assert not re.search(r"""<(image|script|link)[^>]*https?:|@import|url\(\s*["']?http""", html)
-
-
-def test_a_page_says_first_what_comes_out(tmp_path: Path) -> None:
-    """The best point and the changes stand before the picture, all points folded behind it."""
-    page = (tmp_path / "a.html", tmp_path / "b.html")
-    plot(written(tmp_path), X, Y, page[0], None, None, "", "min-min")
-    html = page[0].read_text()
     sentence = "33 of 38 points have a plan; least time to train: "
     order = [html.index(x) for x in (sentence, "<h3>What changes", "<figure", "<details><summary>All points")]
     assert order == sorted(order)
     best = re.search(r"time to train: ([\d.]+) days, at budget (\$\d+B)\.", html)
     assert best and float(best[1]) == pytest.approx(900 * 1.1 / (170 / 40) ** 0.8, rel=1e-3)
-    plot(written(tmp_path), X, Y, page[1], None, None, "", "min-max")
-    assert "most time to train" in page[1].read_text()
+    plot(written(tmp_path), X, Y, other, None, None, "", "min-max")
+    assert "most time to train" in other.read_text()
 
 
 def test_png(tmp_path: Path) -> None:
@@ -93,7 +84,7 @@ def test_png(tmp_path: Path) -> None:
     ({"y": "layout.metrics.days"}, "did you mean layout.metrics.days_to_train"),
     ({"y": "status"}, "no row with a plan holds a number there"),
     ({"log": "z"}, "--log z: must be x, y or xy"),
-    ({"frontier": "best"}, "--frontier best: must be one of"),
+    ({"frontier": "best"}, "--frontier best: must be one of min-min, max-min, min-max, max-max, none"),
     ({"output": "a.pdf"}, "must end in .svg, .png or .html"),
     ({"facet": X}, "has 19 values; at most 12 pictures fit"),
 ])  # fmt: skip
@@ -104,18 +95,6 @@ def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], problem: st
     with pytest.raises(InputError, match=re.escape(problem)):
         plot(written(tmp_path), output=output, color=None, **given)
     assert not output.exists()
-
-
-def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match="install the extra `plot`"):
-        plot(written(tmp_path), X, Y, tmp_path / "a.svg", None, None, "", "min-min")
-
-
-def test_a_missing_file_ends_in_a_message() -> None:
-    out = run_here("plot", "no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
-    assert out.returncode == 2
-    assert out.stderr.startswith("no-such.jsonl: no such file")
 
 
 POINT = st.tuples(st.integers(0, 6).map(float), st.integers(0, 6).map(float))
@@ -133,28 +112,15 @@ def test_frontier_is_what_nothing_dominates(points: list[tuple[float, float]], s
     assert places == sorted({p for p in points if not dominated(p)})
 
 
-def test_senses(tmp_path: Path) -> None:
-    """`none` asks for no frontier, and any other word is refused."""
-    assert SENSES["none"] is None
-    with pytest.raises(InputError, match=r"--frontier up-down: must be one of min-min, .*, none"):
-        plot(written(tmp_path), X, Y, tmp_path / "a.svg", None, None, "", "up-down")
-
-
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
-    """Each opening site, new strategy and grown fabric is listed once, at the first point that has it."""
+    """Each is listed once, at the first point that has it; a lane of bands has a decision with more than one value."""
     rows = best_rows(read_rows(written(tmp_path)), PlotRequest(X, Y))
-    texts = changes_of(rows, X)
-    assert texts == [
+    assert changes_of(rows, X) == [
         "at $70B a second site opens: salem",
         "at $90B layout TP 8 PP 64 becomes TP 16 PP 64",
         "at $90B fabric 2 tiers, 4 planes becomes 3 tiers, 4 planes",
         "at $110B a third site opens: comanche-peak",
     ]
-
-
-def test_lanes_hold_what_changes_alone(tmp_path: Path) -> None:
-    """A lane is a decision with more than one value; its bands meet the points that hold them."""
-    rows = best_rows(read_rows(written(tmp_path)), PlotRequest(X, Y))
     lanes = lanes_of(rows, X)
     assert set(lanes) == {"sites", "layout", "fabric"}
     assert lanes["fabric"] == [(40e9, 80e9, "2 tiers, 4 planes"), (90e9, 200e9, "3 tiers, 4 planes")]
@@ -189,11 +155,8 @@ def test_bands_meet_half_way(scale: str, xs: tuple[float, ...], edges: list[floa
 
 
 def test_nested_and_flat_rows_read_alike() -> None:
-    nested = {
-        "point": {X: 1.0},
-        "plan": {"sites": {"sites": [{"id": "a", "racks": 3}]}, "layout": {"zero_stage": 1}},
-        "status": "optimal",
-    }
+    decided = {"sites": {"sites": [{"id": "a", "racks": 3}]}, "layout": {"zero_stage": 1}}
+    nested = {"point": {X: 1.0}, "plan": decided, "status": "optimal"}
     flat = {X: 1.0, "sites.sites.a.id": "a", "sites.sites.a.racks": 3, "layout.zero_stage": 1, "status": "optimal"}
     assert flattened(nested) == flattened(flat) == flat
 
@@ -208,24 +171,8 @@ def test_half_written_last_line_is_no_row(tmp_path: Path) -> None:
         read_rows(path)
 
 
-def test_csv_rows(tmp_path: Path) -> None:
-    """A table reads as rows: numbers as numbers, empty cells as nothing."""
-    path = tmp_path / "rows.csv"
-    path.write_text(f"index,{X},status,{Y}\n0,2e10,infeasible,\n1,4e10,optimal,900.5\n")
-    assert read_rows(path) == [
-        {"index": 0, X: 2e10, "status": "infeasible"},
-        {"index": 1, X: 4e10, "status": "optimal", Y: 900.5},
-    ]
-
-
-def test_unknown_path_is_answered_with_the_nearest() -> None:
-    with pytest.raises(
-        InputError, match=r"-y days_to_train: no row has this figure; did you mean layout\.metrics\.days_to_train\?"
-    ):
-        check_path([flattened(row(50))], "-y", "days_to_train")
-
-
 @each(("path", "told", "others"), [
+    ("days_to_train", "did you mean layout.metrics.days_to_train?", "mfu"),
     ("MFU", "did you mean layout.metrics.mfu?", "days_to_train"),
     ("metrics.days", "did you mean layout.metrics.days_to_train?", "mfu"),
     ("bogus", "such as layout.metrics.days_to_train, layout.metrics.mfu do;", "seconds"),
@@ -244,24 +191,18 @@ def test_why_there_is_no_plan() -> None:
     assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
 
 
-@each(("path", "value", "expected"), [
-    (X, 64e9, "$64B"), ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
-    ("sites.facility_mw", 4060.04, "4,060 MW"), (Y, 16353.3, "16,353 days"), ("layout.recompute", "full", "full"),
-    ("layout.gpus_used", 1590400, "1.59M"),
+@each(("path", "value", "name", "text"), [
+    (X, 64e9, "budget (USD)", "$64B"),
+    ("cost.capex_usd.racks", 2e9, "racks (USD)", "$2B"),
+    ("cost.opex_usd_per_year.energy", -1.5e6, "energy (USD a year)", "-$1.5M a year"),
+    ("sites.facility_mw", 4060.04, "facility (MW)", "4,060 MW"),
+    (Y, 16353.3, "time to train (days)", "16,353 days"),
+    ("layout.recompute", "full", "recompute", "full"),
+    ("layout.zero_stage", 1, "ZeRO stage", "1"),
+    ("layout.gpus_used", 1590400, "GPUs used", "1.59M"),
 ])  # fmt: skip
-def test_quantities(path: str, value: object, expected: str) -> None:
-    assert quantity(path, value) == expected
-
-
-def test_names() -> None:
-    assert label(X) == "budget (USD)"
-    assert label("sites.facility_mw") == "facility (MW)"
-    assert label("layout.zero_stage") == "ZeRO stage"
-    assert label("cost.capex_usd.racks") == "racks (USD)"
-    assert label("sites.racks") == "racks"
-    assert [short(x) for x in (0, 99_999, 250_000, 1.25, 3.2e12, True, None)] == [
-        "0", "99,999", "250K", "1.25", "3.2T", "True", "none",
-    ]  # fmt: skip
+def test_paths_and_their_values_are_written_in_words(path: str, value: object, name: str, text: str) -> None:
+    assert (label(path), quantity(path, value)) == (name, text)
 
 
 def test_broken_parquet_is_named(tmp_path: Path) -> None:

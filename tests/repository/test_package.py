@@ -28,7 +28,8 @@ def loaded_by(*commands: list[str]) -> set[str]:
     code = f"""
 import sys
 import planner.cli.main
-light = [m for m in {HEAVY!r} if m in sys.modules]
+planner.to_frame, planner.show_versions
+light = [m for m in (*{HEAVY!r}, "planner.report") if m in sys.modules]
 for words in {commands!r}:
     sys.argv = ["planner", *words]
     try:

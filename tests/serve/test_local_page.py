@@ -18,6 +18,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan
 from planner.serve.local_server import QuestionThread, local_server
+from planner.units import percent
 
 SEED = 3
 
@@ -29,21 +30,16 @@ class Page:
         self.questions, self.server = questions, local_server(questions, 0)
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
-    def get(self, path: str, **headers: str) -> str:
-        """Return what is at a path."""
+    def get(self, path: str, data: bytes | None = None, **headers: str) -> str:
+        """Return what is at a path, or the page that comes next where data are sent to it."""
         url = f"http://127.0.0.1:{self.server.server_port}{path}"
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
-            text: str = answer.read().decode()
-            return text
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as answer:
+            return str(answer.read().decode())
 
     def post(self, **fields: str) -> str:
         """Send the form, and return the page that comes next."""
         token = re.search(r'name="token" value="([^"]+)"', self.get("/"))
-        data = urllib.parse.urlencode({"token": token[1] if token else "", **fields}).encode()
-        url = f"http://127.0.0.1:{self.server.server_port}/"
-        with urllib.request.urlopen(urllib.request.Request(url, data=data), timeout=30) as answer:
-            text: str = answer.read().decode()
-            return text
+        return self.get("/", urllib.parse.urlencode({"token": token[1] if token else "", **fields}).encode())
 
     def answered(self) -> list[dict[str, Any]]:
         """Return all questions once none is being answered."""
@@ -81,10 +77,9 @@ def test_questions_are_answered_as_solves_are(page: Page, question: Instance) ->
         assert (row["status"], row["value"]) == (plan.status, plan.objective.value)
     assert second["changes"] == [f"hardware.racks={racks - 1}", "workload.tokens=x2"]
     written = Plan.model_validate_json(page.get("/plan/2.json"))
-    assert planner.check(written) == []
-    assert written.curve is not None
-    assert written.curve.points
-    assert "What less money buys" in page.get("/")
+    assert planner.check(written) == [] and written.curve is not None and written.curve.points
+    assert "What less money buys" in page.get("/") and f", gap {percent(written.objective.gap)}; " in page.get("/")
+    assert first["phase"] and second["phase"]
     assert question.name in page.get("/plan/1.html")
 
 
@@ -129,12 +124,10 @@ def test_a_stopped_question_ends_with_its_best_plan(page: Page, monkeypatch: pyt
 def test_strangers_get_nothing(page: Page) -> None:
     """A name that leads here from elsewhere, a form of another page, and paths that are none."""
     for path, headers, status in (("/", {"Host": "evil.example"}, 403), ("/plan/9.json", {}, 404), ("/x", {}, 404)):
-        with pytest.raises(urllib.error.HTTPError) as refused:
+        with pytest.raises(urllib.error.HTTPError, match=str(status)):
             page.get(path, **headers)
-        assert refused.value.code == status
-    with pytest.raises(urllib.error.HTTPError) as refused:
+    with pytest.raises(urllib.error.HTTPError, match="403"):
         page.post(token="guessed")
-    assert refused.value.code == 403
     assert page.questions.asked == []
 
 

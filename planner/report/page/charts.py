@@ -1,74 +1,16 @@
-"""SVG elements, templates and charts of pages: bars, waterfall, memory of stages, lines over an axis, schedule."""
+"""SVG elements and charts of pages: bars, waterfall, memory of stages, lines over an axis, schedule of a step."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from planner.errors import needed
 from planner.plan.plan_sections import DEGREES, LayoutPlan, name_of_part
 from planner.report.decisions import DaysPart
 from planner.units import memory
 
-if TYPE_CHECKING:
-    import jinja2
-
-PAGE_CSS = (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")  # of all pages
 Point = tuple[float, float]  # of a drawing, in units, or of a curve
-
-
-class PageFigure(NamedTuple):
-    """A figure of a plan as text on its page, with its path and exact value, which let a reader check it."""
-
-    path: str
-    value: Any
-    text: str
-
-
-PageCell = str | PageFigure
-PageRow = tuple[PageCell, ...]
-
-
-class PageTable(NamedTuple):
-    """A table of a page; `text_columns` hold text instead of figures."""
-
-    caption: str
-    head: tuple[str, ...]
-    rows: Sequence[PageRow]
-    text_columns: tuple[str, ...] = ()
-
-
-class Picture(NamedTuple):
-    """A drawing or chart of a page as SVG, and its caption."""
-
-    svg: str
-    caption: str
-
-
-class Headline(NamedTuple):
-    """A headline figure of a page: its likely range in words, and as shares of the bar that it is drawn in."""
-
-    label: str
-    figure: PageFigure
-    range: str
-    low: float
-    high: float
-    at: float
-
-
-def template(command: str, name: str) -> "jinja2.Template":
-    """Return a page's HTML template by its path in the package. InputError: jinja2 is not installed for a command."""
-    with needed(command, "jinja2", "report"):
-        import jinja2
-    loader = jinja2.PackageLoader("planner", "")
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.trim_blocks = environment.lstrip_blocks = True
-    environment.globals["style"] = PAGE_CSS
-    environment.tests["figure"] = lambda value: isinstance(value, PageFigure)
-    environment.tests["picture"] = lambda value: isinstance(value, Picture)
-    return environment.get_template(name)
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:
@@ -120,8 +62,8 @@ def width_of(content: str, cls: str = "") -> float:
     return len(content) * LETTER.get(cls.split(" ", 1)[0], 6.8)
 
 
-def cut(content: str, room: float, cls: str = "") -> str:
-    """Return a text of a chart, cut with an ellipsis where it is wider than `room` SVG units."""
+def shortened(content: str, room: float, cls: str = "") -> str:
+    """Return a text of a chart, shortened to an ellipsis where it is wider than `room` SVG units."""
     most = int(room / width_of("x", cls))
     return content if len(content) <= most else content[: max(1, most - 1)] + "…"
 
@@ -133,7 +75,7 @@ def drawing(height: float, alt: str, drawn: Sequence[str], shades: Mapping[str, 
         wide = 17 + width_of(name) + 10
         if x and x + wide > WIDTH:
             x, y = 0.0, y + ROW
-        names += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, cut(name, WIDTH - 17))]
+        names += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, shortened(name, WIDTH - 17))]
         x += wide
     box = f"0 0 {shown(WIDTH)} {shown(y + ROW if shades else height)}"
     return el("svg", "".join([*drawn, *names]), alt, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
@@ -232,7 +174,7 @@ def stacked(alt: str, rows: Sequence[ChartRow], shades: Mapping[str, str], show:
     for row, (name, parts, limit) in enumerate(rows):
         y = TOP + row * STEP
         total = show(sum(parts.values())) + (f" of {show(limit[0])} ({limit[1]})" if limit else "")
-        name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
+        name_of_row = shortened(name, WIDTH - width_of(total) - 8, "strong")
         drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
         x = 0.0
         for part, value in parts.items():

@@ -23,7 +23,8 @@ from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_c
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Site
 from planner.report.decisions import TIER_NAMES
-from planner.report.page.charts import PAGE_CSS, WIDTH, Point, drawing, el, line, path, rect, shown, text, width_of
+from planner.report.page.charts import WIDTH, Point, drawing, el, line, path, rect, shown, text, width_of
+from planner.report.page.page_parts import PAGE_CSS
 from planner.units import amount, counted, power, to_one
 
 # Units: the room for words, and where boxes begin and end.

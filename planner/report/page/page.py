@@ -21,6 +21,7 @@ from planner.report import decisions
 from planner.report.decisions import days, short_percent, status_of
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
+from planner.report.page.page_parts import Headline, PageCell, PageFigure, PageRow, PageTable, Picture, template
 from planner.report.plots import curve_lines, name_and_unit, plain
 from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
 from planner.report.verdict import USED
@@ -61,7 +62,7 @@ SPARES = (
     "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
     "so many; the dot is the plan. All else is as planned; money, power and room of spares are not in it."
 )
-Shown = Iterator[charts.Picture | charts.PageTable]
+Shown = Iterator[Picture | PageTable]
 
 
 def where(plan: Plan) -> Shown:
@@ -75,7 +76,7 @@ def where(plan: Plan) -> Shown:
     drawn_on = "Albers equal-area; outline: Natural Earth"
     drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
-    yield charts.Picture(svg, caption)
+    yield Picture(svg, caption)
     # The MW at most, the name and cells (MW, limit, reason) of each place without a site.
     sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
     within, taken = rules.ready_within_months, {site.id for site in sites}
@@ -115,7 +116,7 @@ def where(plan: Plan) -> Shown:
     what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
     if rows:
-        yield charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
+        yield PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])
 
 
 def how_a_step_runs(plan: Plan) -> Shown:
@@ -130,7 +131,7 @@ def how_a_step_runs(plan: Plan) -> Shown:
         stages = counted(layout.pipeline_parallel, "stage")
         of = f"{stages}, {counted(layout.microbatches_per_step, 'micro-batch')} a replica"
         caption = f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
-        yield charts.Picture(charts.schedule(name, layout), caption)
+        yield Picture(charts.schedule(name, layout), caption)
     if plan.layout is None or plan.instance.hardware.pools or list(layout_faults(plan.layout)):
         return
     layout = plan.layout
@@ -142,7 +143,7 @@ def how_a_step_runs(plan: Plan) -> Shown:
         in_memory.append((layers, recomputed[stage] if recomputed else 0, own))
     limit = layout.metrics.memory_limit_bytes
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
-    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {decisions.recomputes(plan, layout)}.")
+    yield Picture(charts.stages(in_memory, limit), f"{caption} The plan {decisions.recomputes(plan, layout)}.")
 
 
 def days_money_and_power(plan: Plan) -> Shown:
@@ -153,7 +154,7 @@ def days_money_and_power(plan: Plan) -> Shown:
         alt = "Days of steps and days on a calendar"
         svg = charts.waterfall(alt, bars, lambda days: decisions.shown_days(rows[-1].days, days))
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
-        yield charts.Picture(svg, f"{DAYS}{lost}.")
+        yield Picture(svg, f"{DAYS}{lost}.")
     cost, budget = plan.cost, plan.instance.limits.budget_usd
     if cost is not None:
         parts = {plain(part): usd for part, usd in sorted(cost.capex_usd.items(), key=lambda item: -item[1]) if usd}
@@ -163,7 +164,7 @@ def days_money_and_power(plan: Plan) -> Shown:
             parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
         name = "capital and operation" if cost.operation_years else "capital"
         svg = charts.stacked("Cost by part", [(name, parts, (budget, "budget") if budget else None)], shades, money)
-        yield charts.Picture(svg, f"Money by part{'; the dashed line is the budget' if budget else ''}.")
+        yield Picture(svg, f"Money by part{'; the dashed line is the budget' if budget else ''}.")
     sites, most = plan.sites, plan.instance.limits.facility_power_mw
     if sites is None or not sites.sites:
         return
@@ -173,7 +174,7 @@ def days_money_and_power(plan: Plan) -> Shown:
     by_site = [*((name, load, None) for name, load in loads.items()), ("all sites", totals, limit)]
     by_site = by_site if len(sites.sites) > 1 or limit else by_site[:1]
     svg = charts.stacked("Facility power by site", by_site, charts.colours(("IT", "overhead")), power)
-    yield charts.Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
+    yield Picture(svg, f"Facility power by site{'; the dashed line is the limit' if limit else ''}.")
 
 
 def money_against_days(plan: Plan) -> Shown:
@@ -189,24 +190,24 @@ def money_against_days(plan: Plan) -> Shown:
         y_axis = charts.ChartAxis("days to train", short, log=True)
         alt = f"Days to train against capital: {counted(len(curve.points), 'plan')}"
         svg = charts.curve(alt, lines, (own.capital_usd, own.days_to_train), x_axis, y_axis)
-        yield charts.Picture(svg, f"{CURVE} {' '.join(curve_claims(curve))}")
+        yield Picture(svg, f"{CURVE} {' '.join(curve_claims(curve))}")
     yield curve_table(curve)
 
 
-def curve_table(curve: Curve) -> charts.PageTable:
+def curve_table(curve: Curve) -> PageTable:
     """Return the page's table of a curve: a row a plan with its figures, its layout and what else changes."""
     head = (*(heading for heading, _ in CURVE_FIGURES.values()), "layout", "what else changes")
-    rows: list[charts.PageRow] = []
+    rows: list[PageRow] = []
     bend = proven_knee(curve.points)
     for at, (point, own) in enumerate(zip(curve.points, curve_figures(curve.points), strict=True)):
         figures = (
-            text if text == "-" else charts.PageFigure(f"curve.points.{at}.{key}", getattr(point, key), text)
+            text if text == "-" else PageFigure(f"curve.points.{at}.{key}", getattr(point, key), text)
             for key, text in own.items()
         )
         marked = ", ".join(["this plan"] * point.asked + ["knee"] * (point is bend))
         layout = f"{point.layout} ({marked})" if marked else point.layout
         rows.append((*figures, layout, "; ".join(point.changes) or "-"))
-    return charts.PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
+    return PageTable("Plans that none beats in both capital and days", head, rows, head[-2:])
 
 
 def fabric(plan: Plan) -> Shown:
@@ -214,7 +215,7 @@ def fabric(plan: Plan) -> Shown:
     for site in sorted(plan.fabric.sites if plan.fabric else ())[:4]:  # the others are in the tables
         with suppress(InputError, ValueError):
             caption = f"{site}, from the top tier down to the racks of one leaf domain."
-            yield charts.Picture(fabric_tiers(built_fabric(plan, site)), caption)
+            yield Picture(fabric_tiers(built_fabric(plan, site)), caption)
 
 
 def stops(plan: Plan) -> Shown:
@@ -231,14 +232,14 @@ def stops(plan: Plan) -> Shown:
             lines.append(charts.ChartLine(way, curve, index))
         x_axis = charts.ChartAxis("between checkpoints", lambda x: duration(x).replace(".0 ", " "), TIMES, log=True)
         alt = f"Time that trains by checkpoint interval: the plan has {percent(useful)} at {duration(seconds)}"
-        yield charts.Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
+        yield Picture(charts.curve(alt, lines, (seconds, useful), x_axis, y_axis), INTERVAL)
     if len(points := spare_points(exposure)) > 1:
         racks = sum(reliability.spare_racks_by_site.values())
         marks = [mark for mark in charts.marks_over(0, max(dict(points))) if mark == round(mark)]
         line = charts.ChartLine("", [(float(spares), share) for spares, share in points], 0)
         x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
         alt = f"Time that trains by spare racks: the plan has {percent(useful)} with {counted(racks, 'rack')}"
-        yield charts.Picture(charts.curve(alt, [line], (float(racks), useful), x_axis, y_axis), SPARES)
+        yield Picture(charts.curve(alt, [line], (float(racks), useful), x_axis, y_axis), SPARES)
 
 
 def scenarios(plan: Plan) -> Shown:
@@ -252,7 +253,7 @@ def scenarios(plan: Plan) -> Shown:
         for name, run in sorted(sites.scenarios.items())
     ]
     alt = "Power that runs in each scenario, by site"
-    yield charts.Picture(charts.stacked(alt, bars, charts.colours(ids), power), SCENARIOS)
+    yield Picture(charts.stacked(alt, bars, charts.colours(ids), power), SCENARIOS)
 
 
 def model(plan: Plan) -> Shown:
@@ -264,11 +265,11 @@ def model(plan: Plan) -> Shown:
     named = {USED.get(name) or name_of_part(name): size for name, size in parts.items()}
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
-    yield charts.Picture(goes, IDEAL)
+    yield Picture(goes, IDEAL)
     had = ("had by the deadline", {"had": choice.flop}, (choice.flop_bound, "proven too much"))
     bars, shades = [had, ("at full use", {"at full use": choice.ideal.flop}, None)], {"had": "c0", "at full use": "c5"}
     svg = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
-    yield charts.Picture(svg, BOUND)
+    yield Picture(svg, BOUND)
 
 
 PARTS = (
@@ -282,8 +283,8 @@ SHARES = ("share", "mfu", "gap", "availability", "target")  # ends of keys whose
 LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries side by side; letters of a text
 
 
-def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
-    """Yield the page's tables of every part of a plan by name, then how the plan was asked for and made."""
+def tables(plan: Plan) -> Iterator[tuple[str, list[PageTable]]]:
+    """Yield the page's tables of every part of a plan by name, then of the run that made the plan."""
     data = plan.model_dump(mode="json")
     for path in PARTS:
         value: Any = data
@@ -296,7 +297,7 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
     yield "run of the planner", list(_tables("", own, "run"))
 
 
-def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
+def _tables(path: str, value: Any, name: str) -> Iterator[PageTable]:
     pairs = [(str(key), entry) for key, entry in (enumerate(value) if isinstance(value, list) else value.items())]
     entries = {key: entry for key, entry in pairs if key not in NOT_SHOWN}
     kinds = {tuple(sorted(entry)) if isinstance(entry, dict) else None for _, entry in pairs}
@@ -308,14 +309,14 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
         cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
         heads = tuple(_name(f"{path}.0", key) for key in keys)
         if keys and len(entries) <= ACROSS:
-            yield charts.PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
+            yield PageTable(name, ("", *names), list(zip(heads, *cells, strict=True)))
         elif keys:
             more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
-            rows: list[charts.PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
-            yield charts.PageTable(name + more, ("", *heads), rows)
+            rows: list[PageRow] = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+            yield PageTable(name + more, ("", *heads), rows)
     elif rows := [(_name(path, key), _cell(path, key, entry)) for key, entry in entries.items() if _is_figure(entry)]:
         is_text = any(isinstance(entry, (str, list)) and len(str(entry)) > TEXT for entry in entries.values())
-        yield charts.PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
+        yield PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
     objects = (item for item in entries.items() if item[1] and isinstance(item[1], (dict, list)))
     for key, entry in islice((item for item in objects if not _is_figure(item[1])), LISTED_ROWS):
         yield from _tables(f"{path}.{key}".removeprefix("."), entry, f"{name}: {_called(key, entry)}")
@@ -337,7 +338,7 @@ def _name(path: str, key: str) -> str:
     return key if "." in key else name_and_unit(f"{path}.{key}")[0]
 
 
-def _cell(at: str, key: str, value: Any) -> charts.PageCell:
+def _cell(at: str, key: str, value: Any) -> PageCell:
     path = f"{at}.{key}".removeprefix(".")
     if value in (None, "", []):
         return "-"
@@ -345,7 +346,7 @@ def _cell(at: str, key: str, value: Any) -> charts.PageCell:
         runs = [(f"{len(list(group))} x ", _text(path, item)) for item, group in groupby(value)]
         return ", ".join(count.removeprefix("1 x ") + text for count, text in runs[:LISTED_ROWS])
     # A key that is a number with a point in it is no path.
-    return charts.PageFigure(path, value, _text(path, value)) if "." not in key else _text(at, value)
+    return PageFigure(path, value, _text(path, value)) if "." not in key else _text(at, value)
 
 
 def _text(path: str, value: Any) -> str:
@@ -413,7 +414,7 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
         }
         sections.append(section)
     # The table of plans, a column each: figures of the first screen, purchases, limits and risks.
-    rows: list[charts.PageRow] = [("status", *(plan.status for _, plan in plans))]
+    rows: list[PageRow] = [("status", *(plan.status for _, plan in plans))]
     figures = [{line.label: f"{line.figure.text}; {line.range}" for line in own["headlines"]} for own in sections]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
@@ -421,8 +422,8 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
         # Sentences are joined by spaces, and phrases by semicolons.
         cells = ("; ".join(own.get(title, ["-"])).replace(".; ", ". ") for own in compared)
         rows.append((title, *map(_on_page, cells)))
-    comparison = charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))
-    return charts.template("report", "report/page/page.html.jinja").render(
+    comparison = PageTable("Plans side by side", ("", *names), rows, tuple(names))
+    return template("report", "report/page/page.html.jinja").render(
         title=", ".join(names),
         made=f"{made.day} {made:%B %Y}",
         sections=sections,
@@ -435,16 +436,16 @@ def _on_page(text: str) -> str:
     return text.replace("(--verbose)", "(below, in full)")
 
 
-def headlines(plan: Plan) -> Iterator[charts.Headline]:
+def headlines(plan: Plan) -> Iterator[Headline]:
     """Yield a page's headline figures: days with range, capital against budget, GPU utilisation with range."""
     section, at = (plan.layout.metrics, "layout.metrics") if plan.layout else (plan.pools, "pools")
     if section is None:
         return
     value, (low, high) = section.days_to_train, section.days_to_train_interval
     top = max(high, value)
-    shown = charts.PageFigure(f"{at}.days_to_train", value, f"{days(value)} days")
+    shown = PageFigure(f"{at}.days_to_train", value, f"{days(value)} days")
     likely = f"likely {days(low)} to {days(high)} (4 of 5 like runs)"
-    yield charts.Headline("Trains in", shown, likely, low / top, high / top, value / top)
+    yield Headline("Trains in", shown, likely, low / top, high / top, value / top)
     if plan.cost is not None:
         usd, budget = plan.cost.total_usd, plan.instance.limits.budget_usd
         text = "no budget is set"
@@ -452,15 +453,15 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
             left = f"{money(budget - usd)} left" if usd <= budget else f"{money(usd - budget)} over"
             text = f"of a budget of {money(budget)}, {left}"
         shares = (min(1.0, usd / budget), 1.0) if budget else (0.0, 0.0)
-        yield charts.Headline("Costs", charts.PageFigure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
+        yield Headline("Costs", PageFigure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
     slow, fast = (value / bound for bound in (high, low))  # the range of a rate is that of the days, turned over
     if plan.layout is not None:
         mfu = plan.layout.metrics.mfu
-        shown = charts.PageFigure("layout.metrics.mfu", mfu, short_percent(mfu))
+        shown = PageFigure("layout.metrics.mfu", mfu, short_percent(mfu))
         text = f"model FLOP utilisation; likely {short_percent(mfu * slow)} to {short_percent(mfu * fast)}"
-        yield charts.Headline("Uses of the GPUs' peak", shown, text, mfu * slow, min(1.0, mfu * fast), mfu)
+        yield Headline("Uses of the GPUs' peak", shown, text, mfu * slow, min(1.0, mfu * fast), mfu)
     elif plan.pools is not None:
         seconds = plan.pools.step_seconds
         text = f"likely {seconds / fast:.3g} to {seconds / slow:.3g} s"
-        shown = charts.PageFigure("pools.step_seconds", seconds, f"{seconds:.3g} s")
-        yield charts.Headline("A step takes", shown, text, low / top, high / top, value / top)
+        shown = PageFigure("pools.step_seconds", seconds, f"{seconds:.3g} s")
+        yield Headline("A step takes", shown, text, low / top, high / top, value / top)

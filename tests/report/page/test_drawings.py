@@ -17,6 +17,7 @@ from planner.report.page import charts
 from planner.report.page.charts import HIGH, WIDTH, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, labels, plan_map
 from planner.report.page.page import days_money_and_power, how_a_step_runs, stops, where
+from planner.report.summary import summary
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 BARS = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')
@@ -43,10 +44,8 @@ def layout_of(x: dict[str, float]) -> LayoutPlan:
 
 @given(SCHEDULES)
 def test_every_stage_takes_the_step_and_waits_for_the_same_bubble(x: dict[str, float]) -> None:
-    layout = layout_of(x)
-    for stage in {0, 1, layout.pipeline_parallel // 2, layout.pipeline_parallel - 1} & {
-        *range(layout.pipeline_parallel)
-    }:
+    layout, last = layout_of(x), int(x["pipeline_parallel"]) - 1
+    for stage in {0, min(1, last), last // 2, last}:
         found = list(pieces(layout, stage))
         assert sum(s for _, s in found) == pytest.approx(layout.metrics.step_seconds)
         assert all(s >= -1e-12 for _, s in found)
@@ -83,23 +82,22 @@ def test_pools_have_a_schedule_each() -> None:
     """A plan of pools draws the step of every pool; a plan that is none draws no step."""
     plan = small()
     pools = {
-        "sequences": {"a": 3, "b": 1},
-        "layouts": {"a": plan.layout.model_dump(mode="json"), "b": plan.layout.model_dump(mode="json")},
+        "sequences": {"a": 3, "b": 1}, "layouts": dict.fromkeys("ab", plan.layout.model_dump(mode="json")),
         "exchange_seconds": {"a": 0.1, "b": 0.1}, "step_seconds": 2.0, "tokens_per_step": 100.0, "days_to_train": 1.0,
         "days_to_train_interval": (0.9, 1.2), "certificate": plan.layout.certificate.model_dump(mode="json"),
     }  # fmt: skip
     both = edited(plan, layout=None, pools=pools)
     assert [p.caption.split(":")[0] for p in how_a_step_runs(both)] == ["a", "b"]
     assert 'data-path="pools.step_seconds" value="2.0"' in page_of(both).split("<h3>Where")[0]
+    assert "a: 3 sequences (75 %)" in summary(both) and "b: 1 sequences (25 %)" in summary(both)
     assert list(how_a_step_runs(infeasible())) == []
 
 
 def test_memory_of_stages_is_to_scale_and_merged() -> None:
     """Equal neighbours are one bar, each part is as high as its bytes, and recomputed layers are named."""
     one, two = (4, 2, {"state": 30.0, "logits": 10.0}), (3, 0, {"state": 50.0})
-    found = [
-        (float(h), float(w), c, t) for _, _, w, h, c, t in RECT.findall(stages([one] * 4000 + [two] * 1000, 100.0))
-    ]
+    svg = stages([one] * 4000 + [two] * 1000, 100.0)
+    found = [(float(h), float(w), c, t) for _, _, w, h, c, t in RECT.findall(svg)]
     heights = {t.split(" of ")[0]: h / HIGH for h, _, _, t in found}
     assert heights == {
         "stages 0 to 3999: 4 layers, 2 recomputed; model states 3e-05 MB": pytest.approx(0.3, abs=1e-3),
@@ -112,9 +110,9 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
 @each("choice", ["full", "selective"])
 def test_the_fullest_stage_is_the_plans(choice: str) -> None:
     """The highest bar holds what the plan says of its worst GPU; layers that run again are named under full alone."""
-    _, picture = how_a_step_runs(edited(small(), layout__recompute=choice))
-    assert ("recomputed;" in picture.svg) == (choice == "full")
     plan = small()
+    _, picture = how_a_step_runs(edited(plan, layout__recompute=choice))
+    assert ("recomputed;" in picture.svg) == (choice == "full")
     _, picture = how_a_step_runs(plan)
     assert f"fullest {plan.layout.metrics.memory_bytes_per_gpu / 1e6:,.3g} MB" in picture.svg
 
@@ -134,12 +132,9 @@ def why(plan: object) -> dict[str, tuple[str, ...]]:
 
 def test_places_that_are_not_open_say_why() -> None:
     """Each has the least of its limits, and a reason that plan and question hold: sites in number, size, time, use."""
-    nodes = list(instance_with().grid.model_dump(mode="json")["nodes"])
-    more = [
-        nodes[2] | {"id": "w3", "area_m2": 90.0},
-        nodes[2] | {"id": "w4", "area_m2": 600.0},
-        nodes[0] | {"id": "e3", "area_m2": None, "ready_months": 9.0},
-    ]
+    nodes = instance_with().grid.model_dump(mode="json")["nodes"]
+    more = [nodes[2] | {"id": name, "area_m2": area} for name, area in (("w3", 90.0), ("w4", 600.0))]
+    more.append(nodes[0] | {"id": "e3", "area_m2": None, "ready_months": 9.0})
     own = {"grid__nodes": [*nodes, *more], "grid__rules__interconnect__enabled": False}
     own |= {"grid__rules__min_site_modules": 1}
     plan = worked(instance_with(**own, grid__rules__ready_within_months=6))
@@ -203,16 +198,17 @@ def test_bars_of_days_are_coloured_by_what_they_are() -> None:
 
 
 def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
+    """It has no mark of its own in a bar, whose long name is cut before its figures, and goes back in a waterfall."""
     shades = {"a": "c0", "b": "c1", "c": "c2"}
-    svg = stacked("A bar", [("row", {"a": 0.8, "b": 0.4, "c": -0.2}, None)], shades, "{:.2f}".format)
+    svg = stacked("A bar", [("n" * 90, {"a": 0.8, "b": 0.4, "c": -0.2}, None)], shades, "{:.2f}".format)
     marks = [(float(x), float(w)) for x, _, w, *_ in RECT.findall(svg)]
     assert len(marks) == 2 and max(x + w for x, w in marks) <= WIDTH
-    assert ">1.00</text>" in svg
-
-
-def test_long_names_are_cut_before_figures() -> None:
-    svg = stacked("A bar", [("n" * 90, {"a": 1.0}, None)], {"a": "c0"}, "{:.2f}".format)
-    assert re.search(r">n{20,60}…</text>", svg)
+    assert ">1.00</text>" in svg and re.search(r">n{20,60}…</text>", svg)
+    bars = [(DaysPart("a", 10), "c0"), (DaysPart("b", -4), "c1"), (DaysPart("s", 6, True), "rest")]
+    found = BARS.findall(charts.waterfall("bars", bars, str))
+    (a, wa, _), (b, wb, _), (s, ws, _) = ((float(x), float(w), c) for x, w, c in found)
+    assert b + wb == pytest.approx(a + wa) and wb == pytest.approx(0.4 * wa, abs=0.1)
+    assert (s, ws) == (a, pytest.approx(0.6 * wa, abs=0.1))
 
 
 @each("y", [5.0, 60.0, 115.0])
@@ -229,19 +225,10 @@ def test_names_at_one_place_are_drawn_beside_each_other(y: float) -> None:
     assert all(11 <= at <= 116 for _, at in boxes)
 
 
-def test_without_failures_there_is_no_chart() -> None:
-    """A plan that counts no stops, and one that is none, have no such part."""
-    assert list(stops(small())) == []
-    assert list(stops(infeasible())) == []
-
-
-def test_parts_below_zero_go_back() -> None:
-    svg = charts.waterfall(
-        "bars", [(DaysPart("a", 10), "c0"), (DaysPart("b", -4), "c1"), (DaysPart("s", 6, True), "rest")], str
-    )
-    (a, wa, _), (b, wb, _), (s, ws, _) = ((float(x), float(w), c) for x, w, c in BARS.findall(svg))
-    assert b + wb == pytest.approx(a + wa) and wb == pytest.approx(0.4 * wa, abs=0.1)
-    assert (s, ws) == (a, pytest.approx(0.6 * wa, abs=0.1))
+def test_without_failures_or_checkpoints_there_is_no_chart_of_them() -> None:
+    assert list(stops(small())) == list(stops(infeasible())) == []
+    pictures = stops(edited(failing("elastic"), reliability__checkpoint_interval_seconds=None))
+    assert [p.svg.split("<title>")[1][:25] for p in pictures] == ["Time that trains by spare"]
 
 
 @each("ways", WAYS)
@@ -250,13 +237,10 @@ def test_the_chosen_point_lies_on_its_line(ways: tuple[str, ...]) -> None:
     pictures = list(stops(failing(*ways)))
     assert len(pictures) == 2
     for picture in pictures:
-        lines = [
-            [tuple(map(float, p.split())) for p in d.split("L")]
-            for d in re.findall(r'<path d="M([^"]+)" class="k\d"', picture.svg)
-        ]
-        cx, cy = map(
-            float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4.5" class="chosen"', picture.svg).groups()
-        )
+        paths = re.findall(r'<path d="M([^"]+)" class="k\d"', picture.svg)
+        lines = [[tuple(map(float, point.split())) for point in path.split("L")] for path in paths]
+        dot = re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4.5" class="chosen"', picture.svg)
+        cx, cy = map(float, dot.groups())
         assert min(_height_above(line, cx, cy) for line in lines) < 0.6
         assert all(charts.CURVE_LEFT <= x <= WIDTH and y >= charts.CURVE_TOP - 0.1 for line in lines for x, y in line)
         # No other way, and no number of spares below, trains more than what the plan takes by more than a line's width.
@@ -271,11 +255,6 @@ def _height_above(line: list[tuple[float, ...]], x: float, y: float) -> float:
     return float("inf")
 
 
-def test_without_checkpoints_there_is_no_chart_of_intervals() -> None:
-    pictures = stops(edited(failing("elastic"), reliability__checkpoint_interval_seconds=None))
-    assert [p.svg.split("<title>")[1][:25] for p in pictures] == ["Time that trains by spare"]
-
-
 @each(("low", "high"), [(0.0, 0.4), (0.858, 0.962), (0.9987, 0.9991), (0.5, 0.5), (0, 812)])
 def test_marks_span_the_range(low: float, high: float) -> None:
     """Marks have even round steps, a handful of them, from no more than the lowest to no less than the highest."""
@@ -288,9 +267,10 @@ def test_marks_span_the_range(low: float, high: float) -> None:
 
 def test_a_line_of_one_height_and_names_that_would_touch() -> None:
     """A flat line is drawn, and of marks that stand close every name but the first is left out."""
-    axis = charts.ChartAxis("x", lambda v: f"{v:g} s", (1.0, 1.01, 9.0))
-    svg = charts.curve(
-        "flat", [charts.ChartLine("a", [(1.0, 0.5), (10.0, 0.5)], 0)], (1.0, 0.5), axis, charts.ChartAxis("y", str)
+    line, axis = (
+        charts.ChartLine("a", [(1.0, 0.5), (10.0, 0.5)], 0),
+        charts.ChartAxis("x", "{:g} s".format, (1.0, 1.01, 9.0)),
     )
+    svg = charts.curve("flat", [line], (1.0, 0.5), axis, charts.ChartAxis("y", str))
     assert ">1 s<" in svg and ">1.01 s<" not in svg and ">9 s<" in svg
     assert "nan" not in svg

@@ -104,9 +104,8 @@ def test_every_count_adds_up(name: str) -> None:
     for plural, cells in drawn.items():
         tier = NAMES.get(plural, plural.removesuffix("s"))
         total = counts.get(tier, x.design.pods - 1)
-        more = re.search(
-            rf"\b{total:,} ({plural}|{tier}|{tier} gateway) (?:all drawn|([\d,]+) drawn, ([\d,]+) more)", said
-        )
+        drawn_of = r"(?:all drawn|([\d,]+) drawn, ([\d,]+) more)"
+        more = re.search(rf"\b{total:,} ({plural}|{tier}|{tier} gateway) {drawn_of}", said)
         assert more is not None, (plural, said)
         figures = [int(n.replace(",", "")) for n in more.groups()[1:] if n]
         assert figures in ([], [cells, total - cells]) and (figures or cells == total)
@@ -117,10 +116,8 @@ def test_every_count_adds_up(name: str) -> None:
     for word, n in (("pod", x.design.pods), ("zone", x.design.zones)):
         assert (f"x {n - 1:,} more {'group' if x.fabric.group_links and word == 'pod' else word}" in said) == (n > 1)
     for t in x.fabric.tiers:
-        assert (
-            f"{t.down_ports:,} down, " + (f"{t.up_ports:,} up, {t.oversubscription:.3g}:1" if t.up_ports else "none")
-            in said
-        )
+        up = f"{t.up_ports:,} up, {t.oversubscription:.3g}:1" if t.up_ports else "none"
+        assert f"{t.down_ports:,} down, {up}" in said
 
 
 @each("name", [n for n in FABRICS if "800k" not in n and "gateway" not in n and "dragonfly " not in n])
@@ -161,9 +158,8 @@ def test_lines_are_the_wider_the_more_they_carry(name: str) -> None:
     drawn = []
     for p in read(FABRICS[name]).iter(f"{SVG}path"):
         if p.get("class") == "link":
-            drawn.append(
-                (float(re.search(r"([\d,.]+) Gb/s", p[0].text)[1].replace(",", "")), float(p.get("stroke-width")))
-            )
+            rate = re.search(r"([\d,.]+) Gb/s", p[0].text)[1].replace(",", "")
+            drawn.append((float(rate), float(p.get("stroke-width"))))
     for (rate, width), (other, wide) in combinations(sorted(drawn), 2):
         assert width <= wide
         if width > 0.4:
@@ -172,8 +168,9 @@ def test_lines_are_the_wider_the_more_they_carry(name: str) -> None:
 
 def test_a_picture_of_another_plan_is_refused() -> None:
     """Where a tier states other switches than are wired there is no picture."""
+    tiers = (WORKED.fabric.tiers[0].replaced(switches=16),)
     with pytest.raises(ValueError, match="16 leaf switches are stated"):
-        fabric_tiers(replace(WORKED, fabric=built(DESIGNS["rail 1k"]).fabric.replaced(tiers=(leaf(16),))))
+        fabric_tiers(replace(WORKED, fabric=built(DESIGNS["rail 1k"]).fabric.replaced(tiers=tiers)))
 
 
 def test_each_model_is_named_with_its_count() -> None:
@@ -184,11 +181,6 @@ def test_each_model_is_named_with_its_count() -> None:
     assert f"{switches} switches of {own}, " in words(WORKED)
     mixed = words(replace(WORKED, fabric=WORKED.fabric.replaced(tiers=tiers)))
     assert f"{switches} switches ({leaves.switches} of {own}, {switches - leaves.switches} of larger), " in mixed
-
-
-def leaf(switches: int) -> object:
-    """Return the worked fabric's leaves as another number of them."""
-    return WORKED.fabric.tiers[0].replaced(switches=switches)
 
 
 def test_the_file_has_its_own_colours() -> None:

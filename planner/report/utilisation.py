@@ -1,0 +1,81 @@
+"""Utilisation of GPUs against training compute, as `planner limits` shows it: its fall, its wall, table and plot."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from planner.planning.model_size import LimitPoint
+from planner.units import words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
+
+
+def fall(points: Sequence[LimitPoint]) -> float | None:
+    """Return the training FLOP from which GPU utilisation stays under 80 % of its best, log-interpolated, or None."""
+    use = [point.utilisation or 0.0 for point in points]
+    line = FALL * max(use, default=0.0)
+    above = [i for i, share in enumerate(use) if share >= line]
+    if not above or above[-1] == len(points) - 1:
+        return None
+    before, after = points[above[-1]], points[above[-1] + 1]
+    share = (use[above[-1]] - line) / max(use[above[-1]] - use[above[-1] + 1], 1e-300)
+    return float(before.flop * (after.flop / before.flop) ** share)
+
+
+def wall(points: Sequence[LimitPoint]) -> tuple[float, float] | None:
+    """Return the last `limits` run's FLOP within the deadline and the next's; None unless the rest are infeasible."""
+    done = [i for i, point in enumerate(points) if point.utilisation is not None]
+    after = points[done[-1] + 1 :] if done else points
+    if not done or not after or any(point.status != "infeasible" for point in after):
+        return None
+    return points[done[-1]].flop, after[0].flop
+
+
+def utilisation_table(points: Sequence[LimitPoint], days: float) -> Iterator[str]:
+    """Write the table of `planner limits`: GPU utilisation by training FLOP, its fall and its wall."""
+    yield f"{'FLOP':>9} {'params':>8} {'tokens':>8} {'batch':>8} {'GPUs':>10} {'use':>7} {'bound':>7}  layout"
+    for point in points:
+        head = f"{point.flop:9.2e} {point.parameters:8.2g} {point.tokens:8.2g} {point.batch_tokens:8.2g}"
+        if point.layout is None or point.utilisation is None:
+            yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {point.reason}"
+            continue
+        use, bound, layout = 100 * point.utilisation, 100 * (point.utilisation_bound or 1), point.layout
+        wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
+        others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
+        pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
+        degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
+        batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
+        # All parts of a step but those that train the model.
+        lost = [(share, part) for part, share in point.shares.items() if part not in ("gemm", "attention")]
+        share, part = max(lost, default=(0.0, ""))
+        proof = "" if point.status == "optimal" else "; not proven"
+        text = f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
+        yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {text}"
+    best = max((point.utilisation or 0.0 for point in points), default=0.0)
+    drop, ends = fall(points), wall(points)
+    where = f"from {drop:.1e} FLOP on" if drop else "nowhere in this range"
+    yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it {where}"
+    last = ends and f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
+    yield f"{days:g} days: {last or 'no end is proven in this range'}"
+
+
+def draw_utilisation(points: Sequence[LimitPoint], days: float, figure: "Figure") -> None:
+    """Draw GPU utilisation over training FLOP with its bound, its fall and its wall."""
+    figure.set_size_inches(7, 4)
+    axes = figure.add_subplot()
+    trained = [point for point in points if point.utilisation is not None]
+    flop = [point.flop for point in trained]
+    use = [100 * (point.utilisation or 0) for point in trained]
+    axes.semilogx(flop, use, marker="o", markersize=3, label="best layout")
+    axes.semilogx(flop, [100 * (point.utilisation_bound or 1) for point in trained], linestyle=":", label="bound")
+    end = (wall(points) or (math.nan, math.nan))[1]
+    for where, text in ((fall(points), "80 % of the best"), (end, "no layout in time")):
+        if where is not None and math.isfinite(where):
+            axes.axvline(where, color="grey", linewidth=0.8)
+            axes.text(where, 2, f" {text}: {where:.0e}", rotation=90, va="bottom", fontsize=7)
+    axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", ylim=(0, None))
+    axes.set(title=f"Best use of the GPUs, {days:g} days")
+    axes.legend(fontsize=8)
