@@ -272,13 +272,6 @@ def test_the_checker_replays_the_factor() -> None:
     assert "seeds: 4 stated, 3 recomputed" in broken(asked, seeds=4)
 
 
-def test_the_constant_is_read_in_one_place() -> None:
-    """Nothing but the simulated reference tree and the plan's own physics reads it, so no decision misses the runs."""
-    files = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in (ROOT / "planner").rglob("*.py")}
-    readers = sorted(name for name, text in files.items() if ".transport.slowdown" in text)
-    assert readers == ["planner/physics/plan_physics.py", "planner/simulation/flow_times.py"]
-
-
 @each("pattern", ["p2p", "allreduce"])
 def test_a_layout_without_sense_is_named(plan: Plan, pattern: str) -> None:
     changed = edited_at(plan, "layout.stages_per_rack", 0)

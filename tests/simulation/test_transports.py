@@ -86,13 +86,6 @@ def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None
         assert 1.0 <= PACKETS[ratio] / mean <= 1.4
 
 
-@each("ratio", [1, 2, 4])
-def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
-    """The fullest link of a sprayed permutation is within 1 % of the oversubscription."""
-    tree = k_ary(16, ratio)
-    assert spray(tree, permutation(tree.slots, 1.0, 0)).fullest_seconds() == pytest.approx(ratio, rel=0.01)
-
-
 @each("ratio", [1, 2])
 def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not."""
@@ -109,14 +102,6 @@ def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     assert ecmp(tree, crossing, 0).fullest_seconds() > 1.5 * ideal
     failed = spray(tree, crossing, Alive(tree, failed_cables(tree, 4, 0))).fullest_seconds()
     assert ideal < failed < 4 * ideal
-
-
-def test_spraying_path_by_path_is_spraying_by_symmetry() -> None:
-    """Shares over every bundle fill the fullest link as the merged links of the tree are filled."""
-    tree = k_ary(8, 2, plane_shares=(0.25, 0.5))
-    flows = permutation(tree.slots, 1.0, 5)
-    apart = spray(tree, flows, Alive(tree, np.empty(0, np.int64))).fullest_seconds()
-    assert spray(tree, flows).fullest_seconds() == pytest.approx(apart, rel=1e-9)
 
 
 def test_packets_by_lot_fill_cables_as_balls_fill_bins() -> None:

@@ -15,15 +15,12 @@ from planner.models.placement.placement_changes import (
     LeafBlock,
     LeafLoad,
     PreemptionProblem,
-    _nearest,
     cost,
     in_order,
-    minimize_moves,
     minimize_stop_cost,
     repair,
 )
 from planner.models.placement.placement_problem import Kind, Leaf
-from planner.solvers.outcome import Stop
 
 
 def drawn(seed: int) -> tuple[LeafLoad, ...]:
@@ -37,40 +34,6 @@ def drawn(seed: int) -> tuple[LeafLoad, ...]:
             pieces.append(piece)
         leaves.append(LeafLoad(size, fixed, tuple(pieces)))
     return tuple(leaves)
-
-
-def fewest(leaves: tuple[LeafLoad, ...], wanted: int) -> int | None:
-    """Return the fewest nodes whose pieces end on another leaf, over every end with so many free leaves more."""
-    pieces = [(i, n) for i, leaf in enumerate(leaves) for n in leaf.pieces]
-    free_now = sum(not leaf.fixed and not leaf.pieces for leaf in leaves)
-    best = None
-    for end in itertools.product(range(len(leaves)), repeat=len(pieces)):
-        taken = Counter({i: leaf.fixed for i, leaf in enumerate(leaves)})
-        for at, (_, n) in zip(end, pieces, strict=True):
-            taken[at] += n
-        if any(taken[i] > leaf.size for i, leaf in enumerate(leaves)):
-            continue
-        if sum(taken[i] == 0 for i in range(len(leaves))) >= free_now + wanted:
-            moved = sum(n for at, (i, n) in zip(end, pieces, strict=True) if at != i)
-            best = moved if best is None else min(best, moved)
-    return best
-
-
-@pytest.mark.parametrize("wanted", [1, 2])
-@pytest.mark.parametrize("seed", range(30))
-def test_the_fewest_nodes_move(seed: int, wanted: int) -> None:
-    leaves = drawn(seed)
-    least, outcome = fewest(leaves, wanted), minimize_moves(leaves, wanted, Options())
-    assert outcome.stop is Stop.PROVED and outcome.infeasible == (least is None)
-    if outcome.solution is None:
-        return
-    end = outcome.solution
-    assert Counter(n for (_, n), k in end.items() for _ in range(k)) == Counter(n for x in leaves for n in x.pieces)
-    left = {i: sum(n * k for (at, n), k in end.items() if at == i) for i in range(len(leaves))}
-    assert all(left[i] + leaf.fixed <= leaf.size for i, leaf in enumerate(leaves))
-    gone = sum(n * max(0, k - end.get((i, n), 0)) for i, x in enumerate(leaves) for n, k in Counter(x.pieces).items())
-    assert gone == least == outcome.objective
-    assert sum(bool(x.pieces) and not x.fixed and not left[i] for i, x in enumerate(leaves)) >= wanted
 
 
 def played(leaves: tuple[LeafLoad, ...], pieces: list[tuple[int, int]], steps: list[tuple[int, int]]) -> list[int]:
@@ -91,11 +54,10 @@ def test_moves_find_their_nodes_free(seed: int) -> None:
     pieces = [(i, n) for i, leaf in enumerate(leaves) for n in leaf.pieces]
     for _ in range(20):
         ends = [r.randrange(len(leaves)) for _ in pieces]
-        held = [
-            leaf.fixed + sum(n for to, (_, n) in zip(ends, pieces, strict=True) if to == i)
-            for i, leaf in enumerate(leaves)
-        ]
-        if any(n > leaf.size for n, leaf in zip(held, leaves, strict=True)):
+        held = Counter({i: leaf.fixed for i, leaf in enumerate(leaves)})
+        for to, (_, n) in zip(ends, pieces, strict=True):
+            held[to] += n
+        if any(held[i] > leaf.size for i, leaf in enumerate(leaves)):
             continue
         targets = {p: to for p, (to, (i, _)) in enumerate(zip(ends, pieces, strict=True)) if to != i}
         steps = in_order(leaves, pieces, targets)
@@ -115,7 +77,6 @@ def test_two_pieces_change_places_by_a_detour() -> None:
     assert in_order((a, b, spare), pieces, {0: 1, 1: 2}) == [(1, 2), (0, 1)]
     small = LeafLoad(3, 0, (1, 2)), LeafLoad(3, 0, (3,)), LeafLoad(3, 2, ())
     assert in_order(small, [(0, 1), (0, 2), (1, 3)], {0: 2}) == [(0, 2)]
-    assert in_order((a, b), pieces, {}) == []
 
 
 def fits(q: PreemptionProblem, stopped: tuple[int, ...]) -> bool:
@@ -143,19 +104,13 @@ def random_problem(seed: int) -> PreemptionProblem:
     """Return up to five blocks of three leaves, jobs on some of them, and one or two kinds of groups."""
     r = random.Random(seed)
     jobs = r.randint(1, 4)
-    blocks = tuple(
-        LeafBlock(
-            leaf=r.randint(0, 2),
-            free=r.randint(0, 4),
-            owned={j: r.randint(1, 4) for j in r.sample(range(jobs), r.randint(0, jobs))},
-        )
-        for _ in range(r.randint(1, 5))
-    )
+    blocks = []
+    for _ in range(r.randint(1, 5)):
+        leaf, free = r.randint(0, 2), r.randint(0, 4)
+        blocks.append(LeafBlock(leaf, free, {j: r.randint(1, 4) for j in r.sample(range(jobs), r.randint(0, jobs))}))
     kinds = tuple(Kind(n, r.randint(1, 2)) for n in r.sample(range(1, 6), r.randint(1, 2)))
-    costs = tuple(r.choice([0, 0, 1, 5, 9]) for _ in range(jobs))
-    return PreemptionProblem(
-        blocks=blocks, kinds=kinds, segment=r.choice([1, 1, 2]), costs=costs, max_split=r.randint(0, 2)
-    )
+    costs, own = tuple(r.choice([0, 0, 1, 5, 9]) for _ in range(jobs)), {"segment": r.choice([1, 1, 2])}
+    return PreemptionProblem(blocks=tuple(blocks), kinds=kinds, costs=costs, **own, max_split=r.randint(0, 2))
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -210,9 +165,11 @@ def test_missing_units_agree_with_brute_force(seed: int) -> None:
 def test_a_first_repair_looks_near_before_it_looks_wide() -> None:
     """A group takes from its own leaf, then its pod, then the freer leaf of pod 1; one of no leaf from the freest."""
     leaves = (Leaf((0,), 1, 6), Leaf((0,), 2, 6), Leaf((1,), 5, 6))
-    assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 3)]) == {(0, 0): 1, (0, 1): 2}
-    assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 4)]) == {(0, 0): 1, (0, 1): 2, (0, 2): 1}
-    assert _nearest(leaves, [IncompleteGroup(frozenset(), 4)]) == {(0, 2): 4}
+    for stays, missing, taken in (
+        ({0}, 3, {(0, 0): 1, (0, 1): 2}), ({0}, 4, {(0, 0): 1, (0, 1): 2, (0, 2): 1}), (set(), 4, {(0, 2): 4}),
+    ):  # fmt: skip
+        found = repair(leaves, [IncompleteGroup(frozenset(stays), missing)], Options(time_limit=0.0)).solution
+        assert found is not None and found.packing == taken
 
 
 def test_a_leaf_of_a_groups_own_is_searched_behind_all_others(monkeypatch) -> None:

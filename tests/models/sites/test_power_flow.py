@@ -141,21 +141,6 @@ def test_racks_that_lines_feed(most: int, lines: tuple[dict[str, Any], ...], rul
     assert fed(*lines, **rules) == most
 
 
-def test_load_behind_a_single_line_goes_dark_and_does_not_forbid_sites_elsewhere() -> None:
-    far = wire("E1", "E2", rating_mw=3.0)
-    nodes = [
-        node("E0", generation_mw=0.0),
-        node("E1", generation_mw=20.0, largest_unit_mw=0.0, site=False),
-        node("E2", generation_mw=0.0, load_mw=2.0, site=False),
-    ]
-    lines = [wire("E0", "E1", circuits=2), far]
-    instance = case(*nodes, lines=lines, headroom={"E": 99.0}, rules={"grid_model": "dc", "n1": "full"})
-    plan = solved(instance)
-    assert plan is not None and sum(s.racks for s in plan.sites) == 10
-    assert {f.line: abs(f.mw) for f in plan.flows}[far["id"]] == pytest.approx(2.0)
-    assert violations(instance, plan) == []
-
-
 @each(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
 def test_units(unit: float | None, most: int) -> None:
     """Two plants of 4 MW lose a unit of 2, which the others make up for; without units named, the whole plant."""
@@ -384,13 +369,6 @@ def test_the_load_of_a_node_without_a_site_is_no_draw_of_one(model: str) -> None
     lines = [line("E0", "E1", rating_mw=6.0, reactance_pu=0.01)]
     rules = {"grid_model": model, "interconnect": IMPORTS}
     assert racks(case(*nodes, lines=lines, rules=rules)) == {"E0": 10}
-
-
-def test_plants_feed_other_areas() -> None:
-    """An area without headroom feeds the load and the sites of another: headroom limits what its own sites draw."""
-    nodes = node("E0", generation_mw=9.0), node("W0", generation_mw=0.0, load_mw=4.0)
-    instance = case(*nodes, lines=[line("E0", "W0")], headroom={"E": 0.0, "W": 7.0})
-    assert racks(instance) == {"W0": 5}
 
 
 @each(("generation", "expected"), [(3.0, {"W0": 9}), (9.0, {"E0": 6, "W0": 9})])
