@@ -136,10 +136,9 @@ def test_pods_of_others_keep_their_nodes(port: int, metadata: dict[str, Any], of
 
 
 @each(("metadata", "problem"), [
-    (of_job("{", "0"), "fix the JSON there"),
+    (of_job("{", "0"), "fix the JSON there"), (of_job(json.dumps({**JOB, "mesh": {"data": 9}}), "0"), "9 nodes > 8 free"),
     ({"annotations": {"planner/job": json.dumps(JOB)}}, "must be the rank of the pod (is '')"),
     (of_job(json.dumps(JOB), "-1"), "must be the rank"), (of_job(json.dumps(JOB), "4"), "must be from 0 to 3"),
-    (of_job(json.dumps({**JOB, "mesh": {"data": 9}}), "0"), "9 nodes > 8 free"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_pod_is_its_error(port: int, metadata: dict[str, Any], problem: str) -> None:
     status, answer = posted(port, "/filter", json.dumps({"Pod": {"metadata": metadata}, "NodeNames": NAMES}).encode())
