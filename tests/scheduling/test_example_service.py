@@ -136,7 +136,8 @@ def test_pods_of_others_keep_their_nodes(port: int, metadata: dict[str, Any], of
 
 
 @each(("metadata", "problem"), [
-    (of_job("{", "0"), "fix the JSON there"), (of_job(json.dumps({**JOB, "mesh": {"data": 9}}), "0"), "9 nodes > 8 free"),
+    (of_job("{", "0"), "fix the JSON there"),
+    (of_job(json.dumps({**JOB, "mesh": {"data": 9}}), "0"), "9 nodes > 8 free"),
     ({"annotations": {"planner/job": json.dumps(JOB)}}, "must be the rank of the pod (is '')"),
     (of_job(json.dumps(JOB), "-1"), "must be the rank"), (of_job(json.dumps(JOB), "4"), "must be from 0 to 3"),
 ])  # fmt: skip
