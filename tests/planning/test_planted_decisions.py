@@ -85,8 +85,8 @@ def fibre_that_carries_too_little() -> Answer:
 
 def placed_by(solver: str) -> Answer:
     """Return all levels, which must be at their bounds for a proof."""
-    outcome = placement.solve(crowded_problem(7, tiers=2), Options(solver=solver))
-    return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
+    solution = placement.solve(crowded_problem(7, tiers=2), Options(solver=solver))
+    return solution.outcome().status, float(sum(n * 100**-k for k, n in enumerate(solution.values)))
 
 
 def placed_by_cpsat() -> Answer:
@@ -122,10 +122,10 @@ def repaired() -> Answer:
     r = random.Random(1)
     leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 4), 6) for _ in range(5))
     groups = tuple(IncompleteGroup(frozenset(r.sample(range(5), r.randint(0, 1))), r.randint(2, 4)) for _ in range(3))
-    outcome = repair(leaves, groups, Options())
-    assert outcome.variables
-    assert cost(leaves, groups, outcome.solution.packing) == outcome.solution.values
-    return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
+    solution = repair(leaves, groups, Options())
+    assert solution.variables
+    assert cost(leaves, groups, solution.packing) == solution.values
+    return solution.outcome().status, float(sum(n * 100**-k for k, n in enumerate(solution.values)))
 
 
 # Each decision with the back ends that it asks: what another would answer changes nothing.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.models import Options
 from planner.models.placement.place_job import solver_affordable
 from planner.models.placement.placement_problem import Kind, Leaf, Piece, Solution, count_splits, count_to_reach
-from planner.solvers.outcome import Outcome, Stop, Values
+from planner.solvers.outcome import Outcome, Values
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ class IncompleteGroup:
     missing: int
 
 
-def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Solution[Taken]]:
-    """Repair groups: fewest split, then fewest extra pieces, then fewest across pods; infeasible if units are short."""
-    deadline = Deadline(options.time_limit)
-    need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
-    if need > free:
-        return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
+def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Solution[Taken] | None:
+    """Repair groups: fewest split, then fewest extra pieces, then fewest across pods; None where units are short."""
+    deadline, need = Deadline(options.time_limit), sum(group.missing for group in groups)
+    if need > sum(leaf.free for leaf in leaves):
+        return None
     # Each group is bounded by itself: on its own leaves, or on the fewest others, if all that is free were its own.
     largest = sorted((leaf.free for leaf in leaves), reverse=True)
     split = extra = across = 0
@@ -58,7 +57,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
             from planner.models.placement.placement_levels import improve
 
             improve(solution, options, lambda _: _formulate(leaves, kept, groups))
-    return solution.outcome()
+    return solution
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, ...]:

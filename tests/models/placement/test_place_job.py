@@ -33,9 +33,9 @@ from planner.solvers.outcome import Outcome, Stop
 
 
 def found(q: PlacementProblem, options: Options | None = None) -> Solution[Packing]:
-    outcome = solve(q, options or Options())
-    assert outcome.solution is not None
-    return outcome.solution
+    solution = solve(q, options or Options())
+    assert solution is not None
+    return solution
 
 
 CASES = [
@@ -64,20 +64,18 @@ def test_a_full_cluster_is_proven_pod_by_pod(sizes: tuple[int, ...], seed: int) 
     counts = [need // len(sizes) // g for g in sizes[:-1]]
     counts.append((need - sum(n * g for n, g in zip(counts, sizes, strict=False))) // sizes[-1])
     q = replace(on_one_line(leaves, map(Kind, sizes, counts)), follows=False)
-    outcome = solve(q, Options(time_limit=100.0), fragmentation=False)
-    assert outcome.solution is not None and outcome.stop is Stop.PROVED
-    assert outcome.solution.values[:3] == outcome.solution.bounds[:3]
-    assert outcome.solution.values[2] > outcome.solution.analytic[2]
+    f = solve(q, Options(time_limit=100.0), fragmentation=False)
+    assert f is not None and f.outcome().proved
+    assert f.values[:3] == f.bounds[:3] and f.values[2] > f.analytic[2]
 
 
 @pytest.mark.parametrize("seed", range(400, 440))
 def test_no_time_still_places(seed: int) -> None:
     q = random_problem(seed, tiers=1 + seed % 2)
-    outcome = solve(q, Options(time_limit=0.0))
-    f = outcome.solution
+    f = found(q, Options(time_limit=0.0))
     assert f.values == replayed(q, f)
     assert all(b <= v for b, v in zip(f.bounds, best(q), strict=True))
-    assert (outcome.stop is Stop.PROVED) == (f.values == f.bounds)
+    assert f.outcome().proved == (f.values == f.bounds)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -172,13 +170,12 @@ def half_free(seed: int, sizes: tuple[int, ...]) -> PlacementProblem:
 @pytest.mark.parametrize("seed", [0, *more(1, 2)])
 def test_fragmentation_is_proven(seed: int, sizes: tuple[int, ...]) -> None:
     q = half_free(seed, sizes)
-    first, second = (solve(q, Options(time_limit=100.0), fragmentation=f) for f in (False, True))
-    best_fit, searched = first.solution, second.solution
+    best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f) for f in (False, True))
     assert names(q)[-1] == "leaves left part-free"
     assert searched.values == searched.bounds
     assert searched.values[:-1] == best_fit.values[:-1]
     assert searched.values[-1] == part_free(q, used(q, searched.packing))
-    assert first.stop is Stop.PROVED and best_fit.searched == len(names(q)) - 1  # the bound beyond is no proof
+    assert best_fit.outcome().proved and best_fit.searched == len(names(q)) - 1  # the bound beyond is no proof
     assert best_fit.bounds[-1] <= searched.values[-1] <= best_fit.values[-1] - ((sizes, seed) == ((12, 5), 0))
 
 
@@ -189,9 +186,8 @@ def test_groups_of_racks_on_a_site(domain: int, least: tuple[int, int, int]) -> 
     """224 groups of 103 racks on 23,200 racks: the domain's size fixes how many must split, and all is proven."""
     free = [min(domain, 23_200 - at) for at in range(0, 23_200, domain)]
     leaves = tuple(Leaf((i // 16,), units, domain) for i, units in enumerate(free))
-    outcome = solve(on_one_line(leaves, [Kind(103, 224)]), Options(time_limit=100.0), fragmentation=False)
-    assert outcome.solution is not None and outcome.stop is Stop.PROVED
-    assert outcome.solution.values[:3] == outcome.solution.bounds[:3] == least
+    f = solve(on_one_line(leaves, [Kind(103, 224)]), Options(time_limit=100.0), fragmentation=False)
+    assert f is not None and f.outcome().proved and f.values[:3] == f.bounds[:3] == least
 
 
 def forest(seed: int) -> list[PlacementProblem]:
@@ -212,11 +208,10 @@ def forest(seed: int) -> list[PlacementProblem]:
 def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
     """Every level but the last, to which the other trees add what they have, is that of the best placement in any."""
     trees = forest(seed)
-    at, outcome = solve_in_one_tree(trees, Options(), fragmentation=True)
+    at, f = solve_in_one_tree(trees, Options(), fragmentation=True)
     fits = [best(q)[:-1] for q in trees if q.need <= q.free]
-    assert outcome.solution is not None and outcome.stop is Stop.PROVED
-    assert outcome.solution.values[:-1] == outcome.solution.bounds[:-1] == min(fits) == best(trees[at])[:-1]
-    assert outcome.solution.values[-1] == outcome.solution.bounds[-1]
+    assert f is not None and f.outcome().proved and f.values[-1] == f.bounds[-1]
+    assert f.values[:-1] == f.bounds[:-1] == min(fits) == best(trees[at])[:-1]
 
 
 @each(("found", "least"), [
@@ -227,11 +222,11 @@ def test_the_best_tree_is_that_of_brute_force(seed: int) -> None:
 ])  # fmt: skip
 def test_bounds_hold_over_all_trees(found, least, monkeypatch) -> None:
     """A tree that may still be better, or as good, keeps its say."""
-    outcomes = iter([Solution(Packing(), values, lower, 2, lower).outcome() for values, lower in found])
-    monkeypatch.setattr(place_job, "solve", lambda *_, **__: next(outcomes))
+    solutions = iter([Solution(Packing(), values, lower, 2, lower) for values, lower in found])
+    monkeypatch.setattr(place_job, "solve", lambda *_, **__: next(solutions))
     trees = [PlacementProblem(leaves=(), kinds=(), line=1)] * len(found)
-    at, outcome = solve_in_one_tree(trees, Options(), fragmentation=True)
-    assert (at, outcome.solution.values, outcome.solution.bounds) == (0, (1, 5), least)
+    at, f = solve_in_one_tree(trees, Options(), fragmentation=True)
+    assert (at, f.values, f.bounds) == (0, (1, 5), least)
 
 
 def test_a_job_that_leaves_its_tree_is_found() -> None:
