@@ -177,10 +177,7 @@ def preempt(
         for block in leaf.blocks if segment > 1 else (leaf.nodes,):  # without segments a leaf is one
             free = sum(node not in busy and node not in owner for node in block)
             blocks_of.append(changes.LeafBlock(i, free, dict(Counter(owner[node] for node in block if node in owner))))
-    asked = changes.PreemptionProblem(
-        blocks=tuple(blocks_of), kinds=problem.kinds, segment=segment, costs=costs, max_split=max_split
-    )
-    outcome = changes.minimize_stop_cost(asked, options)
+    outcome = changes.minimize_stop_cost(blocks_of, problem.kinds, segment, costs, max_split, options)
     chosen, rules = outcome.solution, session.rules_of(job)
     certificate = outcome.certificate(
         formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
@@ -389,8 +386,9 @@ def _mended(
     level, found = _level(job), job.levels
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-        freest, _ = session.freest_tree(cluster, problem)
-        problem = session.only(cluster, problem, homes or {freest})  # where nobody stays, any tree will do
+        trees = [session.only(cluster, problem, {tree}) for tree in range(cluster.trees)]
+        # Where nobody stays, any tree will do.
+        problem = session.only(cluster, problem, homes) if homes else max(trees, key=lambda tree: tree.free)
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     solution, reason, by_rank = changes.repair(problem.leaves, groups, options), "", dict[int, str]()
     outcome: Outcome[Any] = Outcome(stop=Stop.PROVED, infeasible=True) if solution is None else solution.outcome()
@@ -420,12 +418,9 @@ def _mended(
     rows = zip(named, values, bounds, map(min, bounds, values), strict=True)
     # A mesh that is completed group by group is so at its last level, with members of one segment inside.
     at = len(found) - 1 if found and level is None else level
-    figures = session.figures_of(job, at, rows, changes.LEVELS)
-    searched = figures[-changes.LEVELS :]
-    if nodes and level is not None:
-        own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
-        room_of = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
-        figures += session.levels_above(cluster, job, level, nodes, room_of)
+    own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
+    room = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
+    figures = session.figures_of(cluster, job, at, rows, changes.LEVELS, nodes, room)
     placed = session.placed_on(
         cluster,
         job,
@@ -435,7 +430,7 @@ def _mended(
         stopped=outcome.stop.value,
         reason=reason,
         certificate=session.certificate_of(
-            searched,
+            figures[at or 0 :][: changes.LEVELS],
             changed(outcome, solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds"),
             options.seed,
             "Units by group in need and leaf; leaves without such a group by class of pod and free units.",

@@ -38,6 +38,7 @@ DEFAULT_SECONDS = 10.0
 ORDERS = ("any", "name")
 Unit = tuple[str, ...]
 Placed = Solution[Packing]
+Rows = Iterable[tuple[str, int, int, int]]  # of levels: name, value, bound, analytic bound
 SOLVER = "dynamic programming over leaves in the order of names"
 BY_NAME_FORMULATION = (
     "Nodes to take of each leaf, leaves and ranks in the order of node names; exact by dynamic programming over "
@@ -237,14 +238,6 @@ def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) ->
     return replace(problem, leaves=kept)
 
 
-def freest_tree(cluster: Cluster, problem: PlacementProblem) -> tuple[int, int]:
-    """Return the tree of a cluster with the most free units, the first of several, and how many it has."""
-    free = [0] * cluster.trees
-    for own, leaf in zip(cluster.leaves, problem.leaves, strict=True):
-        free[own.tree] += leaf.free
-    return max(enumerate(free), key=lambda room: room[1])
-
-
 def placement(
     cluster: Cluster, job: Job, counted: Counted, solution: Placed | None, seed: int, free: Sequence[int] = ()
 ) -> Placement:
@@ -264,28 +257,30 @@ def placement(
     along = f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline") if axes else "in the best order"
     named = problems.names(problem, what, along)
     rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
-    searched = figures_of(job, level, rows, 2 + problem.tiers)
-    rest = levels_above(cluster, job, level, nodes, free) if free and level is not None else []
+    figures = figures_of(cluster, job, level, rows, 2 + problem.tiers, nodes, free)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in job.levels] in ([], ["data"])
     data = job.kinds[0]
     closed = lower_bound_split(free, data.count, data.size) if free and level is not None else solution.min_split
-    chosen, outcome = searched[: len(searched) - len(solution.values) + solution.searched], solution.outcome()
+    chosen, outcome = figures[: (level or 0) + solution.searched], solution.outcome()
     return placed_on(
         cluster,
         job,
         nodes,
         lower_bound_split=solution.bounds[0] if own else closed,
-        figures=(*searched, *rest),
+        figures=tuple(figures),
         stopped=outcome.stop.value,
         certificate=certificate_of(chosen, outcome, seed),
     )
 
 
-def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int]], groups: int) -> list[Figure]:
+def figures_of(
+    cluster: Cluster, job: Job, at: int | None, rows: Rows, groups: int, nodes: Sequence[str], free: Sequence[int]
+) -> list[Figure]:
     """Return a placement's figures from names, values and two bounds; of a mesh the levels inside `at` are whole.
 
-    The first `groups` rows count blocks of the level placed, which hold some groups each.
+    The first `groups` rows count blocks of the level placed, which hold some groups each. The levels above it are
+    counted, each with its closed-form bound by the nodes that are `free` by leaf.
     """
     found, none = job.levels, {"value": 0, "bound": 0, "analytic_bound": 0}
     figures = [Figure(name=f"split {inner.what}", **none) for inner in found[: at or 0]]
@@ -293,13 +288,7 @@ def figures_of(job: Job, at: int | None, rows: Iterable[tuple[str, int, int, int
         each = found[at].groups if at is not None and i < groups else 1
         value, bound, analytic = (count * each for count in proven)
         figures.append(Figure(name=name, value=value, bound=bound, analytic_bound=analytic))
-    return figures
-
-
-def levels_above(cluster: Cluster, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
-    """Count a placement's split groups on axes above the level placed, each with its closed-form bound."""
-    figures = []
-    for level in job.levels[at + 1 :]:
+    for level in found[at + 1 :] if nodes and at is not None else ():
         own = [ranks for _, ranks in job.lines(level.axis)]
         value = splits_on(cluster, own, nodes)[0]
         bound = lower_bound_split(free, len(own), len(own[0]))
@@ -349,7 +338,8 @@ def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) ->
 
 def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: int) -> Placement:
     """Return a placement without nodes, and why the job does not fit in the freest of the cluster's trees."""
-    size, trees, (_, room) = job.segment_nodes, cluster.trees, freest_tree(cluster, problem)
+    size, trees = job.segment_nodes, cluster.trees
+    room = max(only(cluster, problem, {tree}).free for tree in range(trees))
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[None] = Outcome(stop=Stop.PROVED, infeasible=True)

@@ -21,7 +21,6 @@ from planner.models.placement.placement_changes import (
     IncompleteGroup,
     LeafBlock,
     LeafLoad,
-    PreemptionProblem,
     cost,
     minimize_moves,
     minimize_stop_cost,
@@ -107,14 +106,12 @@ def stopped_jobs() -> Answer:
     """Return the cost of the jobs to stop on four leaves of two blocks each."""
     r = random.Random(1)
     blocks = tuple(LeafBlock(b // 2, r.randint(0, 3), {j: r.randint(0, 3) for j in range(5)}) for b in range(8))
-    q = PreemptionProblem(blocks=blocks, kinds=(Kind(5, 2), Kind(3, 2)), segment=2, costs=(7, 5, 9, 4, 6), max_split=1)
-    return _of_outcome(minimize_stop_cost(q, Options()))
+    return _of_outcome(minimize_stop_cost(blocks, (Kind(5, 2), Kind(3, 2)), 2, (7, 5, 9, 4, 6), 1, Options()))
 
 
 def too_few_jobs_to_stop() -> Answer:
     blocks = tuple(LeafBlock(b, 1, {b: 1}) for b in range(3))
-    q = PreemptionProblem(blocks=blocks, kinds=(Kind(4, 2),), segment=1, costs=(1, 1, 1), max_split=2)
-    return _of_outcome(minimize_stop_cost(q, Options()))
+    return _of_outcome(minimize_stop_cost(blocks, (Kind(4, 2),), 1, (1, 1, 1), 2, Options()))
 
 
 def repaired() -> Answer:

@@ -149,44 +149,42 @@ class LeafBlock:
     owned: dict[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreemptionProblem:
-    """A preemption: blocks in nodes, kinds in units of `segment` nodes, cost of stopping a job, most split groups."""
+def minimize_stop_cost(
+    blocks: Sequence[LeafBlock],
+    kinds: Sequence[Kind],
+    segment: int,
+    costs: Sequence[int],
+    splits: int,
+    options: Options,
+) -> Outcome[tuple[int, ...]]:
+    """Minimise the cost, then the number, of jobs to stop for another; infeasible where stopping all is not enough.
 
-    blocks: tuple[LeafBlock, ...]
-    kinds: tuple[Kind, ...]
-    segment: int
-    costs: tuple[int, ...]
-    max_split: int
-
-
-def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
-    """Minimise the cost, then the number, of jobs to stop for another; infeasible where stopping all is not enough."""
+    Blocks are in nodes, kinds in units of `segment` nodes; `costs` are of stopping each job, `split` groups may split.
+    """
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
 
     model = cp_model.CpModel()
-    stop = [model.new_bool_var(f"stop[{job}]") for job in range(len(problem.costs))]
+    stop = [model.new_bool_var(f"stop[{job}]") for job in range(len(costs))]
     units: dict[int, list[cp_model.IntVar]] = {}  # of each leaf's blocks: whole segments once jobs have stopped
-    for index, block in enumerate(problem.blocks):
-        most = (block.free + sum(block.owned.values())) // problem.segment
+    for index, block in enumerate(blocks):
+        most = (block.free + sum(block.owned.values())) // segment
         units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
         returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
-        model.add(problem.segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
-    kinds = list(enumerate(problem.kinds))
-    whole = {(i, k): model.new_int_var(0, kind.count, f"whole[{i},{k}]") for i in units for k, kind in kinds}
+        model.add(segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
+    whole = {(i, k): model.new_int_var(0, kind.count, f"whole[{i},{k}]") for i in units for k, kind in enumerate(kinds)}
     for leaf, segments in units.items():
-        taken = sum(kind.size * whole[leaf, k] for k, kind in kinds)
+        taken = sum(kind.size * whole[leaf, k] for k, kind in enumerate(kinds))
         model.add(taken <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
-    for k, kind in kinds:
+    for k, kind in enumerate(kinds):
         model.add(sum(whole[i, k] for i in units) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    split = sum(kind.count for _, kind in kinds) - sum(whole.values())
-    model.add(split <= problem.max_split).with_name("split_few_groups")
-    need = sum(kind.size * kind.count for kind in problem.kinds)
+    groups_split = sum(kind.count for kind in kinds) - sum(whole.values())
+    model.add(groups_split <= split).with_name("split_few_groups")
+    need = sum(kind.size * kind.count for kind in kinds)
     model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
     unit = len(stop) + 1  # more than all jobs: those that cost nothing are not stopped for nothing
-    model.minimize(sum((unit * cost + 1) * variable for cost, variable in zip(problem.costs, stop, strict=True)))
+    model.minimize(sum((unit * cost + 1) * variable for cost, variable in zip(costs, stop, strict=True)))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     if outcome.objective is not None and outcome.bound is not None:
         cost = outcome.objective // unit

@@ -14,7 +14,6 @@ from planner.models.placement.placement_changes import (
     IncompleteGroup,
     LeafBlock,
     LeafLoad,
-    PreemptionProblem,
     cost,
     in_order,
     minimize_stop_cost,
@@ -80,12 +79,15 @@ def test_two_pieces_change_places_by_a_detour() -> None:
     assert in_order(small, [(0, 1), (0, 2), (1, 3)], {0: 2}) == [(0, 2)]
 
 
-def fits(q: PreemptionProblem, stopped: tuple[int, ...]) -> bool:
+Preempting = tuple[list[LeafBlock], tuple[Kind, ...], int, tuple[int, ...], int]  # as `minimize_stop_cost` takes them
+
+
+def fits(q: Preempting, stopped: tuple[int, ...]) -> bool:
     """Say whether all groups fit, no more of them split than may be, by trying every leaf for every group."""
-    room = Counter[int]()  # whole segments of each block, by leaf
-    for b in q.blocks:
-        room[b.leaf] += (b.free + sum(b.owned.get(r, 0) for r in stopped)) // q.segment
-    sizes = [k.size for k in q.kinds for _ in range(k.count)]
+    (blocks, kinds, segment, _, splits), room = q, Counter[int]()  # whole segments of each block, by leaf
+    for b in blocks:
+        room[b.leaf] += (b.free + sum(b.owned.get(r, 0) for r in stopped)) // segment
+    sizes = [k.size for k in kinds for _ in range(k.count)]
 
     @cache
     def most_whole(at: int, free: tuple[int, ...]) -> int:
@@ -98,10 +100,10 @@ def fits(q: PreemptionProblem, stopped: tuple[int, ...]) -> bool:
         return best
 
     whole = most_whole(0, tuple(room.values()))
-    return sum(room.values()) >= sum(sizes) and len(sizes) - whole <= q.max_split
+    return sum(room.values()) >= sum(sizes) and len(sizes) - whole <= splits
 
 
-def random_problem(seed: int) -> PreemptionProblem:
+def random_problem(seed: int) -> Preempting:
     """Return up to five blocks of three leaves, jobs on some of them, and one or two kinds of groups."""
     r = random.Random(seed)
     jobs = r.randint(1, 4)
@@ -110,22 +112,22 @@ def random_problem(seed: int) -> PreemptionProblem:
         leaf, free = r.randint(0, 2), r.randint(0, 4)
         blocks.append(LeafBlock(leaf, free, {j: r.randint(1, 4) for j in r.sample(range(jobs), r.randint(0, jobs))}))
     kinds = tuple(Kind(n, r.randint(1, 2)) for n in r.sample(range(1, 6), r.randint(1, 2)))
-    costs, own = tuple(r.choice([0, 0, 1, 5, 9]) for _ in range(jobs)), {"segment": r.choice([1, 1, 2])}
-    return PreemptionProblem(blocks=tuple(blocks), kinds=kinds, costs=costs, **own, max_split=r.randint(0, 2))
+    costs, segment = tuple(r.choice([0, 0, 1, 5, 9]) for _ in range(jobs)), r.choice([1, 1, 2])
+    return blocks, kinds, segment, costs, r.randint(0, 2)
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_stops_agree_with_brute_force(seed: int) -> None:
     q = random_problem(seed)
-    jobs = range(len(q.costs))
-    sets = itertools.chain.from_iterable(itertools.combinations(jobs, n) for n in range(len(q.costs) + 1))
-    best = min(((sum(q.costs[r] for r in s), len(s)) for s in sets if fits(q, s)), default=None)
-    outcome = minimize_stop_cost(q, Options())
+    costs = q[3]
+    sets = itertools.chain.from_iterable(itertools.combinations(range(len(costs)), n) for n in range(len(costs) + 1))
+    best = min(((sum(costs[r] for r in s), len(s)) for s in sets if fits(q, s)), default=None)
+    outcome = minimize_stop_cost(*q, Options())
     assert outcome.proved and outcome.infeasible == (best is None)
     assert (outcome.solution is None) == (best is None)
     if outcome.solution is not None:
         assert fits(q, outcome.solution)
-        assert outcome.objective == outcome.bound == sum(q.costs[r] for r in outcome.solution) == best[0]
+        assert outcome.objective == outcome.bound == sum(costs[r] for r in outcome.solution) == best[0]
         assert len(outcome.solution) == best[1]
 
 
