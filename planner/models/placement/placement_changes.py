@@ -150,12 +150,7 @@ class LeafBlock:
 
 
 def minimize_stop_cost(
-    blocks: Sequence[LeafBlock],
-    kinds: Sequence[Kind],
-    segment: int,
-    costs: Sequence[int],
-    splits: int,
-    options: Options,
+    blocks: Sequence[LeafBlock], kinds: Sequence[Kind], segment: int, costs: Sequence[int], split: int, options: Options
 ) -> Outcome[tuple[int, ...]]:
     """Minimise the cost, then the number, of jobs to stop for another; infeasible where stopping all is not enough.
 
