@@ -29,7 +29,7 @@ Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segment
 
 
 class Move(Frozen):
-    """The move of one rank of a job: its node before and after; null where there is none."""
+    """The move of one rank of a job on a cluster: its node before and after; null where there is none."""
 
     job: str
     rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
@@ -291,7 +291,7 @@ def replace(
     seed: int = 0,
     threads: int | None = None,
 ) -> Mended:
-    """Move a job's ranks from failed nodes to free ones: fewest split groups, then pieces, then groups across pods."""
+    """Move a job's ranks off a cluster's failed nodes: fewest split groups, then pieces, then groups across pods."""
     # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
     # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
@@ -303,7 +303,7 @@ def replace(
 def replace_in_files(
     cluster: Cluster, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
-    """Replace failed nodes of a placement in a file; the job's nodes are its own, though they may be named as busy."""
+    """Replace a cluster's failed nodes in a placement's file; the job's nodes are its own, though named as busy."""
     placed, hosts = placement_of(read_json(running), running), read_hosts(failed, "--replace")
     cluster.set_busy(busy)
     if not set(hosts) & set(placed.nodes):
@@ -316,7 +316,7 @@ def replace_in_files(
 def resize(
     cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0
 ) -> Mended:
-    """Grow or shrink a running job to the job `new` without moving a rank that stays.
+    """Grow or shrink a job that runs on a cluster to the job `new` without moving a rank that stays.
 
     A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces and
     stays in one pod where as many pieces can, a kind that loses groups returns those that are most split. What grows is

@@ -205,7 +205,7 @@ class Counted:
 
 
 def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
-    """Count a job to place in segments: its groups, of a mesh its data groups; `at`: a level's blocks in inner ones."""
+    """Count a job to place on a cluster in segments: (data) groups, or at a level `at` its blocks in inner ones."""
     segment, found = job.segment_nodes, job.levels
     if at is None:
         unit, level = segment, None if job.mesh is None else len(found) - 1
@@ -241,7 +241,7 @@ def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) ->
 def placement(
     cluster: Cluster, job: Job, counted: Counted, solution: Placed | None, seed: int, free: Sequence[int] = ()
 ) -> Placement:
-    """Return the placement of a solved job by node names, with figures and proof; `free`: free nodes by leaf."""
+    """Return a solved job's placement on a cluster by node names, with its figures and proof; `free`: nodes by leaf."""
     problem, level = counted.q, counted.level
     if solution is None:
         return does_not_fit(cluster, job, problem, seed)
@@ -277,7 +277,7 @@ def placement(
 def figures_of(
     cluster: Cluster, job: Job, at: int | None, rows: Rows, groups: int, nodes: Sequence[str], free: Sequence[int]
 ) -> list[Figure]:
-    """Return a placement's figures from names, values and two bounds; of a mesh the levels inside `at` are whole.
+    """Return the figures of a placement on a cluster by names, values and two bounds; the levels inside `at` are whole.
 
     The first `groups` rows count blocks of the level placed, which hold some groups each. The levels above it are
     counted, each with its closed-form bound by the nodes that are `free` by leaf.
@@ -297,7 +297,7 @@ def figures_of(
 
 
 def splits_on(cluster: Cluster, groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
-    """Count a placement's groups of ranks on several leaves, their extra pieces, and those across each tier."""
+    """Count groups of ranks on several leaves of a cluster, their extra pieces, and those across each tier."""
     on = [{cluster.leaf_of[nodes[rank]] for rank in ranks} for ranks in groups]
     return problems.count_splits(on, [leaf.path for leaf in cluster.leaves])
 
@@ -310,7 +310,7 @@ def certificate_of(
     goals: str = "{}",
     given: str = "",
 ) -> Certificate:
-    """Certify a placement by the first of its searched figures that is not at its bound, or the first of all."""
+    """Certify a placement on a cluster by the first searched figure that is not at its bound, or the first of all."""
     stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
     if outcome.solution is not None:
         outcome = replace(outcome, objective=float(stated.value), bound=float(stated.bound))
@@ -351,7 +351,7 @@ def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: in
 
 
 def rules_of(job: Job, trees: int = 1) -> str:
-    """Name the rules that any placement of a job on free nodes is given."""
+    """Name the rules that any placement of a job on a cluster's free nodes is given."""
     rules = ["nodes are taken whole, and busy ones stay busy"]
     if trees > 1:
         rules.append("a job stays in one tree")
@@ -361,7 +361,7 @@ def rules_of(job: Job, trees: int = 1) -> str:
 
 
 def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options) -> Placement:
-    """Place a job by node name: choose the nodes that split the fewest members, then groups, then make fewest pieces.
+    """Place a job by a cluster's node names: on nodes that split the fewest members, then groups, then into few pieces.
 
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
@@ -519,7 +519,7 @@ def place_by_time(
 
 
 def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **options: Any) -> Placement:
-    """Return the placement with the shorter step of the two, with the bound."""
+    """Return the placement on a cluster with the shorter step of the two, with the bound."""
     first = cluster.place(job, busy=busy, **options)
     if not first.nodes:
         return first

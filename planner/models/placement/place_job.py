@@ -78,7 +78,7 @@ def greedy(problem: PlacementProblem) -> Packing:
 
 
 def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: list[int]) -> tuple[WholeGroups, list[int]]:
-    """Pack whole groups by best fit, the largest first, where fewest units stay free; return placed and left ones."""
+    """Place a job's whole groups by best fit, the largest first, where fewest units stay free; return left ones too."""
     placed: WholeGroups = Counter()
     left = list(counts)
     if len(problem.kinds) > 1:
@@ -109,7 +109,7 @@ def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: list[int]
 
 
 def with_split(problem: PlacementProblem, whole: WholeGroups, left: list[int], *, by_pod: bool = True) -> Packing:
-    """Pack the groups left over as split ones in the holes of leaves, within a pod where that makes no more pieces."""
+    """Place a job's groups left over as split ones in holes of leaves, within a pod where that makes no more pieces."""
     packing = Packing(whole=Counter(whole))
     holes = [leaf.free - units for leaf, units in zip(problem.leaves, problems.used(problem, packing), strict=True)]
     pods = problem.pods.values() if by_pod else ()

@@ -30,7 +30,7 @@ class IncompleteGroup:
 
 
 def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Solution[Taken] | None:
-    """Repair groups: fewest split, then fewest extra pieces, then fewest across pods; None where units are short."""
+    """Repair a placement: fewest split groups, then extra pieces, then groups across pods; None: too few free units."""
     deadline, need = Deadline(options.time_limit), sum(group.missing for group in groups)
     if need > sum(leaf.free for leaf in leaves):
         return None
@@ -61,7 +61,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, ...]:
-    """Count the split groups, extra pieces and groups across pods after a repair takes its units."""
+    """Count a placement's split groups, extra pieces and groups across pods after a repair takes its units."""
     on = [set(group.stays) for group in groups]
     for g, i in taken:
         on[g].add(i)
@@ -241,7 +241,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
 
 
 def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:
-    """Return moves of pieces in an order in which each finds its nodes free; None where no such order was found.
+    """Order the moves of a changed placement so that each piece comes to free nodes; None where no such order is known.
 
     Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
     """
