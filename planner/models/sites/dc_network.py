@@ -370,7 +370,7 @@ class Contingencies:
                         yield GridCut("security", whole, row, upper, condition, reach)
 
     def reserve_cuts(self, point: Floats) -> Iterator[GridCut]:
-        """Yield cuts of the DC grid that keep one share of each plant of an island as reserve, by its worst lost unit."""
+        """Yield cuts of the DC grid that keep one share of each plant of an island as reserve, by its worst unit."""
         if not self.units:
             return
         network, others, available = self.network, self.others_mw, self.network.available_mw
