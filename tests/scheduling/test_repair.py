@@ -15,15 +15,7 @@ from mesh_cases import random_mesh
 from planner.checks.placement import check_placement
 from planner.cluster import GroupKind, Job, PlacedGroup, Placement, Topology
 from planner.errors import InputError
-from planner.scheduling.cluster_changes import (
-    Move,
-    Running,
-    defragment,
-    place_queue,
-    preempt,
-    replace,
-    resize,
-)
+from planner.scheduling.cluster_changes import Move, Running, defragment, place_queue, preempt, replace, resize
 from planner.scheduling.cluster_session import Cluster
 
 

@@ -115,8 +115,7 @@ def all_placements(cluster: Cluster, job: Job) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize(
-    ("stages", "replicas", "leaf", "leaves"),
-    [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2)],
+    ("stages", "replicas", "leaf", "leaves"), [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2)]
 )
 def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int, leaves: int, wrap: bool) -> None:
     cluster = Cluster(tree([leaf] * leaves, 2))
