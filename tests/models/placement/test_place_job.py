@@ -50,7 +50,7 @@ MORE = [(crowded_problem, seed, tiers) for tiers in (1, 2, 3) for seed in range(
 @pytest.mark.parametrize(("drawn", "seed", "tiers"), [*CASES, *more(*MORE)])
 def test_agrees_with_brute_force(drawn: Any, seed: int, tiers: int) -> None:
     q = drawn(seed, tiers=tiers)
-    f = found(q)
+    f = found(q, Options(solver=(None, "highs", "cpsat")[seed % 3]))
     assert f.values == replayed(q, f) == best(q)
     assert f.bounds == f.values
 
@@ -149,13 +149,6 @@ def test_a_run_proves_only_what_it_searched(solver, outcome, bound, monkeypatch)
     solution = Solution(None, (4,), (0,), 1)
     improve(solution, Options(solver=solver), lambda _: level)
     assert solution.bounds == (bound,)
-
-
-@pytest.mark.parametrize("seed", range(0, 150, 10))
-def test_both_solvers_agree(seed: int) -> None:
-    for q in (random_problem(seed, tiers=1 + seed % 2), crowded_problem(seed, tiers=1 + seed % 3)):
-        first, second = (found(q, Options(solver=s)) for s in ("highs", "cpsat"))
-        assert first.values == second.values == first.bounds == second.bounds == best(q)
 
 
 def half_free(seed: int, sizes: tuple[int, ...]) -> PlacementProblem:

@@ -133,23 +133,6 @@ def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
     assert planned(dry("expected")).certificate.objective == pytest.approx(0.75 * own + 0.25 * year)
 
 
-@each(
-    ("own", "year", "weight", "chosen"),
-    [((40, 42), (40, 30), 0.1, "E"), ((40, 42), (40, 30), 0.5, "W"), ((40, 45), (60, 52), 0.5, "W"),
-     ((40, 45), (60, 52), 0.3, "E"), ((50, 20), (50, 90), 0.4, "W"), ((50, 20), (50, 90), 0.6, "E")],
-)  # fmt: skip
-def test_a_scenario_counts_by_its_weight(own, year, weight, chosen) -> None:
-    """A rack goes where the weighted mean of its energy is least: (1 - weight) own years, and as many of the other."""
-    mean = [(1 - weight) * a + weight * b for a, b in zip(own, year, strict=True)]
-    assert "EW"[mean.index(min(mean))] == chosen
-    now, then = (dict(zip("EW", prices, strict=True)) for prices in (own, year))
-    other = {"name": "other", "weight": weight, "energy_usd_per_mwh": then}
-    split = case(node("E0"), node("W0"), usd_per_mwh=now, limits=BATCH)
-    plan = planned(asking(with_years(split, "expected", other, curtailment_usd_per_mwh=500), 1))
-    assert [s.id[0] for s in plan.sites] == [chosen]
-    assert plan.certificate.objective == pytest.approx(min(mean) * 8760)
-
-
 def test_weights_above_one_are_refused() -> None:
     data = dry("expected").model_dump(mode="json", exclude_none=True)
     data["grid"]["scenarios"][0] |= {"weight": 0.6, "headroom_mw": {"X": 1}}

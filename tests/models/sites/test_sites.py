@@ -90,6 +90,9 @@ NARROW = {"nodes": [one(area_m2=1500.0)], "rules": {"min_site_modules": 5}, "har
 EDGES = [
     *(edge(f"headroom {mw}", n, E0, headroom={"E": mw}) for mw, n in ((4.0, 4), (3.999, 3))),
     edge("headroom switched off", 10, E0, headroom={"E": 2.0}, rules={"headroom": False}),
+    # Without flows a soft headroom does not loosen what plants can feed.
+    edge("soft headroom", 4, one(generation_mw=4.0), headroom={"E": 3.0},
+         rules={"grid_model": "none", "soft": SOFT_HEADROOM}),
     *(edge(f"plants {mw}, {model}", n, one(generation_mw=mw), rules={"grid_model": model})
       for mw, n in ((4.0, 4), (3.999, 3)) for model in ("none", "transport")),
     # An authority feeds in all that its plants can, whatever its headroom, even into another's site.
@@ -285,13 +288,6 @@ def test_rules_are_named_and_measured_as_in_reports_and_instances() -> None:
     labels = {"headroom": "SRP", "rtt": ("a", "b"), "rating": ("k", -1), "budget": None}
     shown = [RULES[name].label(index) for name, index in labels.items()]
     assert shown == ["headroom[SRP]", "rtt[a,b]", "rating[k]", "budget"]
-
-
-def test_soft_headroom_does_not_loosen_generation_without_flows() -> None:
-    rules = {"grid_model": "none", "soft": {"headroom": {"usd_per_year": 1.0, "max_excess": 9.0}}}
-    plan = solved(case(node("E0", generation_mw=4.0), headroom={"E": 3.0}, rules=rules))
-    assert [s.racks for s in plan.sites] == [4]
-    assert {x.rule: x.amount for x in plan.excess} == {"headroom[E]": 1.0}
 
 
 @pytest.mark.parametrize("seed", range(8))
