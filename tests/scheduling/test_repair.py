@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 import pytest
+from cluster_cases import placed_on
 from cluster_worlds import some_busy, tree
 from each_case import each
 from mesh_cases import random_mesh
 
 from planner.checks.placement import check_placement
-from planner.cluster import GroupKind, Job, PlacedGroup, Placement, Topology
+from planner.cluster import GroupKind, Job, Placement, Topology
 from planner.errors import InputError
 from planner.scheduling.cluster_changes import Move, Running, defragment, place_queue, preempt, replace, resize
 from planner.scheduling.cluster_session import Cluster
@@ -252,10 +253,8 @@ def test_defragmentation_moves_the_fewest(seed: int, leaves: int) -> None:
 
 def running_on(cluster: Cluster, name: str, *nodes: str) -> Running:
     """Return a job of one group on these nodes, and mark them busy."""
-    group = PlacedGroup(name="data", nodes=nodes, leaves=())
-    placed = Cluster(cluster.topology).place(Job(name=name, mesh={"data": len(nodes)}))
     cluster.set_busy(nodes)
-    return Running(placement=placed.replaced(nodes=nodes, groups=(group,)))
+    return Running(placement=placed_on(name, nodes, len(nodes)))
 
 
 def test_a_piece_moves_into_nodes_that_a_move_before_gave_back() -> None:

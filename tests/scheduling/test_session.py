@@ -1,11 +1,10 @@
 """The `place` of the library on named clusters, in any order, by name and by axes of a mesh: as in the best of all."""
 
 import itertools
-import multiprocessing
 import pickle
 import random
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from string import ascii_lowercase
 from typing import Any
 
@@ -101,47 +100,16 @@ def test_a_warm_cluster_follows_states() -> None:
     assert cluster.busy == frozenset()
 
 
-def test_threads_share_a_cluster() -> None:
+def test_threads_and_processes_share_a_cluster() -> None:
+    """Several threads place as one does, and so does a copy by way of pickle, with the same nodes busy."""
     topology = tree([16] * 8, 4)
     cluster = Cluster(topology, busy=some_busy(topology, 0.2, 3))
+    copy = pickle.loads(pickle.dumps(cluster))
     jobs = [Job(name=f"j{n}", mesh={"pipeline": 3, "data": n}) for n in range(3, 15)]
     with ThreadPoolExecutor(4) as pool:
         together = [p.nodes for p in pool.map(cluster.place, jobs)]
-    assert together == [cluster.place(j).nodes for j in jobs]
-
-
-def in_a_tenth(call: tuple[Cluster, Job]) -> tuple[Placement, list[str]]:
-    cluster, job = call
-    placed = cluster.place(job, time_limit=0.1, fragmentation=True)
-    return placed, [x.message for x in check_placement(cluster.topology, job, placed, busy=cluster.busy)]
-
-
-@pytest.mark.slow
-def test_many_callers_with_little_time() -> None:
-    """Eight threads, then four processes, on one cluster: each placement is valid, with a gap unless proven."""
-    topology = tree([16] * 96, 8)
-    cluster = Cluster(topology, busy=some_busy(topology, 0.25, 3))
-    cluster.warm_up()
-    free = 16 * 96 - len(cluster.busy)
-    jobs = [
-        of_groups(*((n, int(free * share / len(sizes) / n)) for n in sizes))
-        for sizes, share in itertools.product([(8, 6), (13,), (16, 12, 8), (5, 3)], (0.3, 0.7, 0.99))
-    ]
-    with ThreadPoolExecutor(8) as threads, ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as processes:
-        calls = [(cluster, job) for job in jobs]
-        for pool in (threads, processes):
-            for placed, broken in pool.map(in_a_tenth, calls):
-                assert placed.nodes and broken == []
-                assert placed.certificate.status == "optimal" or placed.certificate.gap is not None
-
-
-def test_a_cluster_goes_to_other_processes() -> None:
-    """A copy by way of pickle has the same nodes busy and places alike."""
-    topology = tree([16] * 4, 2)
-    cluster, job = Cluster(topology, busy=some_busy(topology, 0.2, 3)), Job(name="j", mesh={"pipeline": 3, "data": 5})
-    copy = pickle.loads(pickle.dumps(cluster))
+    assert together == [cluster.place(j).nodes for j in jobs] == [copy.place(j).nodes for j in jobs]
     assert copy.busy == cluster.busy
-    assert copy.place(job).nodes == cluster.place(job).nodes
 
 
 TRAFFIC = "traffic_bytes_per_step"

@@ -125,9 +125,7 @@ def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
     flows = Flows(source=hosts[:, 0], target=hosts[:, 1], size=np.ones(len(hosts)))
     r = ecmp(tree, flows, 3, Alive(tree, np.asarray([1])) if failures else None)
     each, ends = sum(tree.cables), ends_of(tree)
-    used = set(
-        (r.link[r.link < 2 * each] % each).tolist()
-    )  # in the first plane; one may have failed
+    used = set((r.link[r.link < 2 * each] % each).tolist())  # in the first plane; one may have failed
     assert (tree.cables[0] + 1 in used) != failures and tree.cables[0] in used
     for part in range(r.parts):
         links = r.link[r.start[part] : r.start[part + 1]]

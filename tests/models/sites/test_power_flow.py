@@ -249,22 +249,6 @@ def dry(mode: str, **rules: Any) -> Instance:
 
 
 @pytest.mark.slow
-@each(("rules", "most", "least"), [
-    ({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3),
-])  # fmt: skip
-def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most: int, least: int) -> None:
-    """Without its own plant the site has its circuits, or those that an outage leaves: always, or in the dry year."""
-    robust, expected = solved(dry("robust", **rules)), solved(dry("expected", **rules))
-    assert robust is not None and sum(s.racks for s in robust.sites) == least
-    assert expected is not None and sum(s.racks for s in expected.sites) == most
-    assert expected.scenarios["dry"].running_mw == {"E0": pytest.approx(least)}
-    assert expected.certificate.objective == pytest.approx(
-        (0.75 * most * 40 + 0.25 * (least * 40 + (most - least) * 500)) * 8760
-    )
-    assert violations(dry("robust", **rules), robust) == violations(dry("expected", **rules), expected) == []
-
-
-@pytest.mark.slow
 @each(("rules", "name"), [({}, "rating"), ({"n1": "full"}, "security")])
 def test_a_year_may_stop_the_next_module(rules: dict[str, Any], name: str) -> None:
     """In the grid's own year there is room; the corridor of the dry one has none, and the site's plants are out."""
