@@ -199,7 +199,8 @@ def test_agrees_with_every_choice_of_nodes(seed: int) -> None:
             assert check_placement(topology, job, found, busy=busy) == []
         assert hasty.figures[0].bound <= placed.figures[0].value <= hasty.figures[0].value
         assert placed.certificate.status == "optimal"
-        assert (hasty.certificate.status == "optimal") == all(f.value == f.bound for f in hasty.figures[:2])
+        searched = [f for f in hasty.figures if "across" not in f.name]
+        assert (hasty.certificate.status == "optimal") == all(f.value == f.bound for f in searched)
 
 
 def test_groups_of_several_sizes_are_split_by_name_too() -> None:
