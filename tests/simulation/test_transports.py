@@ -22,9 +22,6 @@ from planner.simulation.simulated_routes import Alive, Flows, Tree, ecmp, equal_
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,
 # counted by hand-written code.
 COUNTED = {(8, 1): 4.3, (8, 2): 5.8, (8, 4): 7.9, (16, 1): 5.8, (16, 2): 7.7, (16, 4): 10.8}
-# Tail completion over line-rate time of a packet-level simulator: 128 hosts, 24 MB flows, RoCE with ECMP and PFC, mean
-# of 5 seeds.
-PACKETS = {1: 5.0, 2: 6.7, 4: 8.8}
 
 
 def fabric(**numbers: Any) -> Tree:
@@ -65,17 +62,12 @@ def flows_of(*pairs: tuple[int, int], size: float = 24e6) -> Flows:
 
 @pytest.mark.parametrize(("ports", "ratio"), [c if c[0] < 16 else slow(c)[0] for c in sorted(COUNTED)])
 def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None:
-    """The mean of the fullest link of 40 seeds is within 15 % of static counts, and 1.0 to 1.4 times below packets.
-
-    Balls into bins are within 5 % of it.
-    """
+    """The mean of the fullest link of 40 seeds is within 15 % of static counts, balls into bins within 5 %."""
     tree = k_ary(ports, ratio)
     full = [ecmp(tree, permutation(tree.slots, 1.0, seed), seed).fullest_seconds() for seed in range(40)]
     mean = float(np.mean(full))
     assert mean == pytest.approx(COUNTED[ports, ratio], rel=0.15)
     assert mean == pytest.approx(flow_times.mean_fullest(tree, tree.hosts), rel=0.05)
-    if ports == 8:
-        assert 1.0 <= PACKETS[ratio] / mean <= 1.4
 
 
 @each("ratio", [1, 2])

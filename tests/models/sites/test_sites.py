@@ -251,7 +251,7 @@ def in_two(seed: int) -> tuple[Instance, SitesRequest]:
     data = instance.model_dump()
     for n in data["grid"]["nodes"]:
         n["site"] = True
-    split = {"enabled": True, "min_interconnections": 2, "max_share": 0.6 + 0.1 * (seed % 3)}
+    split = FAULTS | {"max_share": 0.6 + 0.1 * (seed % 3)}
     data["grid"]["rules"] |= {"max_sites": 2, "max_rtt_ms": None, "fault_split": split}
     if seed % 2:
         data["grid"]["rules"]["interconnect"]["enabled"] = False
@@ -261,8 +261,7 @@ def in_two(seed: int) -> tuple[Instance, SitesRequest]:
     return Instance.model_validate(data), request
 
 
-AREAS = {seed: {n.balancing_authority for n in random_case(seed)[0].grid.nodes} for seed in range(300, 350)}
-IN_TWO = [seed for seed, areas in AREAS.items() if areas == {"E", "W"}]
+IN_TWO = [x for x in range(300, 350) if len(random_case(x)[0].grid.balancing_authorities) == 2]
 
 
 @pytest.mark.parametrize("seed", IN_TWO)
