@@ -1,6 +1,5 @@
 """Placement by predicted step time: against placements by locality and at random, on the fabric of a solved plan."""
 
-import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import tree
+from mesh_cases import assignments
 from stored_plans import stored
 from worked_plan import edited_at
 
@@ -107,10 +107,9 @@ def small_clock(plan: Plan, cluster: Cluster, *, leaf: int, per_pod: int, wrap: 
 
 def all_placements(cluster: Cluster, job: Job) -> Iterator[tuple[str, ...]]:
     """Yield a rank order for every way to spread the ranks over the leaves."""
-    for on in itertools.product(range(len(cluster.leaves)), repeat=job.nodes):
-        if all(n <= len(cluster.leaves[i].nodes) for i, n in Counter(on).items()):
-            nodes = [iter(leaf.nodes) for leaf in cluster.leaves]
-            yield tuple(next(nodes[i]) for i in on)
+    for on in assignments([len(leaf.nodes) for leaf in cluster.leaves], job.nodes):
+        nodes = [iter(leaf.nodes) for leaf in cluster.leaves]
+        yield tuple(next(nodes[i]) for i in on)
 
 
 @pytest.mark.parametrize("wrap", [False, True])

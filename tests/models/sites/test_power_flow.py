@@ -43,10 +43,7 @@ def racks(instance: Instance) -> dict[str, int]:
 # Agreement
 
 
-RULES_OF_GRIDS = [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0)]
-
-
-@pytest.mark.parametrize(("n1", "new"), RULES_OF_GRIDS)
+@pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0)])
 @pytest.mark.parametrize("seed", [0, 200, 1, 201, *range(2, 12), *range(202, 205), *more(*range(205, 212))])
 def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None:
     # From 200 on nodes draw power beside the sites, and one line has a negative reactance.
@@ -154,9 +151,8 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
 ])  # fmt: skip
 def test_what_stops_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
-    rules = {"grid_model": "dc"} | rules
-    instance = case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules=rules)
-    (found,) = largest_loads(instance, OPTIONS)
+    grid = {"lines": [wire("E0", "E1", **changes)], "headroom": {"E": 99.0}, "rules": {"grid_model": "dc"} | rules}
+    (found,) = largest_loads(case(*nodes, **grid), OPTIONS)
     assert found.stopped_by == tuple(name.split())
 
 

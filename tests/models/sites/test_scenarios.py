@@ -68,8 +68,8 @@ def test_interconnect_is_bought_by_the_step() -> None:
     assert plan.cost is not None and plan.cost.capex_usd["upgrades"] == 2e6
 
 
-def soft(price: float, most: float = 3) -> Instance:
-    rules = {"soft": {"headroom": {"usd_per_year": price, "max_excess": most}}, "max_sites": 1}
+def soft(price: float) -> Instance:
+    rules = {"soft": {"headroom": {"usd_per_year": price, "max_excess": 3}}, "max_sites": 1}
     return case(node("E0"), headroom={"E": 4}, rules=rules, limits=BATCH)
 
 
