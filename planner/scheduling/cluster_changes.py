@@ -30,7 +30,7 @@ Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segment
 
 
 class Move(Frozen):
-    """The move of one rank of a job: its node before and after; null where there is none."""
+    """The move of one rank of a job on a cluster: its node before and after; null where there is none."""
 
     job: str
     rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
@@ -84,13 +84,11 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     """Place the first jobs of a cluster's queue that fit, together as if they were one: all split the fewest groups."""
     # A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
     options = options_of(time_limit, seed)
-    _require_one_tree(cluster, "queue")
+    _require_changeable(cluster, "queue", jobs)
     if len(sizes := sorted({job.segment_nodes for job in jobs})) > 1:
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
         raise InputError("queue: has no job; give one or more")
-    for job in jobs:
-        _require_plain(job, "queue")
     counted = [session.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
     own, units, leaves = [each.q for each in counted], counted[0].units, counted[0].q.leaves
     admitted, reasons, left, size = list[int](), list[str](), own[0].free, jobs[0].segment_nodes
@@ -103,12 +101,10 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
             reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
     waits = {"waiting": tuple(job.name for i, job in enumerate(jobs) if i not in admitted), "reasons": tuple(reasons)}
     given = f"jobs are admitted in the order of the queue by their nodes alone; {session.rules_of(jobs[0])}"
-    if not admitted:
-        certificate = session.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
-        return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
     # By bytes in millionths of any job's most, 1 without.
     given_bytes = {i: [jobs[i].traffic_bytes_per_step.get(kind.name, 0.0) for kind in jobs[i].kinds] for i in admitted}
-    most, without = max(map(max, given_bytes.values())), [i for i, of in given_bytes.items() if not any(of)]
+    most = max((size for of in given_bytes.values() for size in of), default=0.0)
+    without = [i for i, of in given_bytes.items() if not any(of)]
     if most and without:
         stated = next(jobs[i].name for i in admitted if i not in without)
         both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {jobs[without[0]].name!r} does not"
@@ -119,39 +115,36 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         for kind, size in zip(own[i].kinds, of, strict=True)
     )
     together = PlacementProblem(leaves=leaves, kinds=kinds, line=sum(kind.count for kind in kinds), follows=False)
-    outcome = solve(together, options, fragmentation=False)
-    solution = outcome.solution
+    solution = solve(together, options, fragmentation=False) if admitted else None
     if solution is None:
-        raise InputError(f"queue: {outcome.detail}; free some nodes")
+        certificate = session.does_not_fit(cluster, jobs[0], own[0], seed).certificate.replaced(given=given)
+        return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
+    effort = {name: getattr(solution, name) for name in ("deadline", "variables", "constraints", "solver")}
     placements, first = [], 0
     for i in admitted:
         mine = range(first, first + len(own[i].kinds))
         whole = Counter({(leaf, k - first): count for (leaf, k), count in solution.packing.whole.items() if k in mine})
         split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
-        alone = bounded_packing(own[i], Packing(whole=whole, split=split))
         # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
-        shared = changed(outcome, solution=alone, stop=alone.outcome().stop)
+        alone = changed(bounded_packing(own[i], Packing(whole=whole, split=split)), **effort)
         own_units = session.Counted(own[i], units, counted[i].level)
-        placements.append(session.placement(cluster, jobs[i], own_units, shared, seed))
+        placements.append(session.placement(cluster, jobs[i], own_units, alone, seed))
         units = [free[count:] for free, count in zip(units, problems.used(own[i], alone.packing), strict=True)]
         first = mine.stop
     what = "split groups of all jobs"
     if {kind.weight for kind in kinds} != {1}:
         what = f"weight of {what}, in millionths of the most bytes"
-    certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
+    certificate = solution.outcome().certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
     in_all = len(solution.packing.split)
     return Queued(placements=tuple(placements), **waits, groups_split=in_all, certificate=certificate)
 
 
-def _require_one_tree(cluster: Cluster, what: str) -> None:
-    """Refuse to change jobs on a cluster of several trees: which job is in which tree is not decided here."""
+def _require_changeable(cluster: Cluster, what: str, jobs: Sequence[Job] = ()) -> None:
+    """Refuse to change a cluster of several trees, or jobs whose mesh keeps more together than segments."""
+    # Which job is in which tree is not decided here, and only placing a job by itself searches its inner groups.
     if cluster.trees > 1:
         raise InputError(f"{what}: the cluster has {cluster.trees:,} trees, which no job leaves; give one of them")
-
-
-def _require_plain(job: Job, what: str) -> None:
-    """Refuse to change a job whose mesh keeps more together than segments: only placing it by itself searches that."""
-    if not _is_plain(job):
+    for job in (job for job in jobs if not _is_plain(job)):
         inner = ", ".join(own.what for own in job.levels if own.axis != "data" and own.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
         raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
@@ -172,13 +165,12 @@ def preempt(
     `max_split`: split groups that the job may have then; the fewest that stopping all would allow, unless given.
     """
     options = options_of(time_limit, seed)
-    _require_one_tree(cluster, "preempt")
-    _require_plain(job, "preempt")
+    _require_changeable(cluster, "preempt", [job])
     everything = [node for run in running for node in run.placement.nodes]
     problem, _ = cluster.problem(job, free=everything)
     costs = tuple(run.priority * len(run.placement.nodes) for run in running)
     if max_split is None:
-        best = solve(problem, options, fragmentation=False).solution
+        best = solve(problem, options, fragmentation=False)
         max_split = 0 if best is None else len(best.packing.split)
     busy, segment, blocks_of = cluster.busy, job.segment_nodes, list[changes.LeafBlock]()
     owner = {node: index for index, run in enumerate(running) for node in run.placement.nodes}
@@ -186,10 +178,7 @@ def preempt(
         for block in leaf.blocks if segment > 1 else (leaf.nodes,):  # without segments a leaf is one
             free = sum(node not in busy and node not in owner for node in block)
             blocks_of.append(changes.LeafBlock(i, free, dict(Counter(owner[node] for node in block if node in owner))))
-    asked = changes.PreemptionProblem(
-        blocks=tuple(blocks_of), kinds=problem.kinds, segment=segment, costs=costs, max_split=max_split
-    )
-    outcome = changes.minimize_stop_cost(asked, options)
+    outcome = changes.minimize_stop_cost(blocks_of, problem.kinds, segment, costs, max_split, options)
     chosen, rules = outcome.solution, session.rules_of(job)
     certificate = outcome.certificate(
         formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
@@ -220,7 +209,7 @@ def defragment(
     """Move the fewest running nodes that free `leaves` more whole leaves of a cluster, dividing no group's piece."""
     # Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
     # Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
-    _require_one_tree(cluster, "defragment")
+    _require_changeable(cluster, "defragment")
     pieces = list[Piece]()
     for index, job in enumerate(running):
         rank_of = {node: rank for rank, node in enumerate(job.placement.nodes)}
@@ -303,7 +292,7 @@ def replace(
     seed: int = 0,
     threads: int | None = None,
 ) -> Mended:
-    """Move a job's ranks from failed nodes to free ones: fewest split groups, then pieces, then groups across pods."""
+    """Move a job's ranks off a cluster's failed nodes: fewest split groups, then pieces, then groups across pods."""
     # A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
     # whether the cluster counts them busy or not.
     gone = set(cluster.known(failed))
@@ -315,7 +304,7 @@ def replace(
 def replace_in_files(
     cluster: Cluster, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
-    """Replace failed nodes of a placement in a file; the job's nodes are its own, though they may be named as busy."""
+    """Replace a cluster's failed nodes in a placement's file; the job's nodes are its own, though named as busy."""
     placed, hosts = placement_of(read_json(running), running), read_hosts(failed, "--replace")
     cluster.set_busy(busy)
     if not set(hosts) & set(placed.nodes):
@@ -328,7 +317,7 @@ def replace_in_files(
 def resize(
     cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0
 ) -> Mended:
-    """Grow or shrink a running job to the job `new` without moving a rank that stays.
+    """Grow or shrink a job that runs on a cluster to the job `new` without moving a rank that stays.
 
     A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces and
     stays in one pod where as many pieces can, a kind that loses groups returns those that are most split. What grows is
@@ -398,11 +387,12 @@ def _mended(
     level, found = _level(job), job.levels
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-        freest, _ = session.freest_tree(cluster, problem)
-        problem = session.only(cluster, problem, homes or {freest})  # where nobody stays, any tree will do
+        trees = [session.only(cluster, problem, {tree}) for tree in range(cluster.trees)]
+        # Where nobody stays, any tree will do.
+        problem = session.only(cluster, problem, homes) if homes else max(trees, key=lambda tree: tree.free)
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
-    outcome = changes.repair(problem.leaves, groups, options)
-    solution, reason, by_rank = outcome.solution, "", dict[int, str]()
+    solution, reason, by_rank = changes.repair(problem.leaves, groups, options), "", dict[int, str]()
+    outcome: Outcome[Any] = Outcome(stop=Stop.PROVED, infeasible=True) if solution is None else solution.outcome()
     if solution is None:
         missing, free = (units * job.segment_nodes for units in (sum(own.missing for own in groups), problem.free))
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
@@ -429,12 +419,9 @@ def _mended(
     rows = zip(named, values, bounds, map(min, bounds, values), strict=True)
     # A mesh that is completed group by group is so at its last level, with members of one segment inside.
     at = len(found) - 1 if found and level is None else level
-    figures = session.figures_of(job, at, rows, changes.LEVELS)
-    searched = figures[-changes.LEVELS :]
-    if nodes and level is not None:
-        own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
-        room_of = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
-        figures += session.levels_above(cluster, job, level, nodes, room_of)
+    own = [sum(node in stay for node in leaf.nodes) for leaf in cluster.leaves]
+    room = [leaf.free * job.segment_nodes + count for leaf, count in zip(problem.leaves, own, strict=True)]
+    figures = session.figures_of(cluster, job, at, rows, changes.LEVELS, nodes, room)
     placed = session.placed_on(
         cluster,
         job,
@@ -444,7 +431,7 @@ def _mended(
         stopped=outcome.stop.value,
         reason=reason,
         certificate=session.certificate_of(
-            searched,
+            figures[at or 0 :][: changes.LEVELS],
             changed(outcome, solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds"),
             options.seed,
             "Units by group in need and leaf; leaves without such a group by class of pod and free units.",

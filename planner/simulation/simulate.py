@@ -268,7 +268,7 @@ def simulation_request(
     size: float | None,
     group: int | None,
 ) -> SimulationRequest:
-    """Return the simulation request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it.
+    """Return the simulation request for a plan or a fabric, or the part with the hosts wanted, and the pattern on it.
 
     Site, hosts, size (bytes) and group of None are the plan's or the usual ones.
     """
@@ -396,24 +396,24 @@ def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:
 
 
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
-    """Return pipeline traffic from rank q of every stage to rank q of the next; `wrap`: the last sends to the first."""
+    """Return simulated pipeline traffic from rank q of every stage to the next; `wrap`: the last sends to the first."""
     pairs = [*pairwise(groups), *([(groups[-1], groups[0])] if wrap and len(groups) > 1 else [])]
     return joined([equal_flows(one[: len(other)], other[: len(one)], size) for one, other in pairs])
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
-    """Return the traffic of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
+    """Return simulated traffic of one step of ring all-reduces, a ring to each group; `size` is a group's buffer."""
     several = (group for group in groups if len(group) > 1)
     return joined([equal_flows(group, np.roll(group, -1), size / len(group)) for group in several])
 
 
 def allreduce_steps(groups: list[Ints]) -> int:
-    """Count the steps of ring all-reduce traffic of the largest group: 2·(n - 1)."""
+    """Count the steps of simulated ring all-reduces of the largest group: 2·(n - 1)."""
     return 2 * (max((len(group) for group in groups), default=1) - 1)
 
 
 def alltoall(groups: list[Ints], size: float) -> Flows:
-    """Return all-to-all traffic of every host to its group at once; `size` is the total that one host sends."""
+    """Return simulated all-to-all traffic of every host to its group at once; `size` is all that one host sends."""
     flows = sum(len(group) * (len(group) - 1) for group in groups)
     if flows > MAX_FLOWS:
         raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
@@ -426,7 +426,7 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
 
 
 def flows_from_file(path: Path, slots: Ints) -> Flows:
-    """Read traffic from a CSV file with the header src,dst,bytes; hosts count from 0."""
+    """Read traffic to simulate from a CSV file with the header src,dst,bytes; hosts count from 0."""
     expected = f"give a CSV file with the header {','.join(HEADER)}"
     rows = csv_rows(path, read_text(path, expected))
     line, header = next(rows, (1, []))
@@ -542,7 +542,7 @@ def part_of_design(design: Design, planes: int, hosts: int | None = None, *, mos
 
 
 def overlap_of(plan: Plan, site: str) -> str:
-    """Write whether traffic of sends and of rings uses links at once under a plan's schedule."""
+    """Write whether simulated traffic of sends and of rings uses links at once under a plan's schedule."""
     layout, metrics = plan.layout, PlanPhysics(plan=plan).metrics
     if layout is None or metrics is None or layout.rack_stages < 2:
         return "no: there are no pipeline sends between racks"

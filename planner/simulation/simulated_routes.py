@@ -186,14 +186,14 @@ class Flows:
 
 
 def joined(parts: list[Flows]) -> Flows:
-    """Join several lists of flows into one, in their order."""
+    """Join several lists of flows to route into one, in their order."""
     none = Flows(source=np.empty(0, np.int64), target=np.empty(0, np.int64), size=np.empty(0))
     source, target, size = zip(*((part.source, part.target, part.size) for part in [none, *parts]), strict=True)
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
 
 def equal_flows(source: Ints, target: Ints, size: float) -> Flows:
-    """Return flows of one size between sources and targets."""
+    """Return flows of one size to route between sources and targets."""
     return Flows(source=source, target=target, size=np.full(len(source), float(size)))
 
 
@@ -220,7 +220,7 @@ class Alive:
         self.all_reach = all((counts > 0).all() for counts in self.counts)  # no switch has lost one above it
 
     def capacity(self) -> Floats:
-        """Return the bytes per second of every directed bundle of live cables."""
+        """Return the bytes per second of every directed bundle of the simulated network's live cables."""
         tiers = [own.reshape(len(self.tree.planes), -1) * self.tree.rates[tier] for tier, own in enumerate(self.counts)]
         return self.tree.directed(np.concatenate(tiers, axis=1))
 

@@ -49,7 +49,7 @@ def main() -> None:
             for seed in range(given.each):
                 q = crowded(seed, leaves, fullness)
                 started = time.perf_counter()
-                solution = solve(q, Options(time_limit=given.limit), fragmentation=False).solution
+                solution = solve(q, Options(time_limit=given.limit), fragmentation=False)
                 if solution is None:
                     raise SystemExit(f"seed {seed}: the job of {q.need} units does not fit {q.free}")
                 levels = list(zip(names(q), solution.values, solution.bounds, strict=True))[: solution.searched]

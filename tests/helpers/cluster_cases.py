@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from planner.cluster import PlacedGroup, Placement
 from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution
@@ -30,6 +30,12 @@ def placed_on(job: str, nodes: Way | tuple[str, ...], size: int = 0, gpus_per_no
     )
 
 
+def on_one_line(leaves: tuple[Leaf, ...], kinds: Iterable[Kind]) -> PlacementProblem:
+    """Return the placement of groups on leaves, all of them following each other on one axis."""
+    own = tuple(kinds)
+    return PlacementProblem(leaves=leaves, kinds=own, line=sum(kind.count for kind in own))
+
+
 def random_problem(seed: int, *, tiers: int = 1) -> PlacementProblem:
     """Return unequal leaves under a few pods, part of them busy, and one or two kinds of groups that fit."""
     r = random.Random(seed)
@@ -39,8 +45,8 @@ def random_problem(seed: int, *, tiers: int = 1) -> PlacementProblem:
             size, pod = r.randint(1, 6), r.randint(0, 1 if tiers == 1 else 2)
             path = (pod, pod // 2)[:tiers]
             leaves.append(Leaf(path, size if r.random() < 0.4 else r.randint(0, size), size))
-        kinds = tuple(Kind(g, r.randint(1, 3), r.choice([1, 1, 2])) for g in r.sample(range(1, 6), r.randint(1, 2)))
-        q = PlacementProblem(leaves=tuple(leaves), kinds=kinds, line=sum(k.count for k in kinds))
+        kinds = (Kind(g, r.randint(1, 3), r.choice([1, 1, 2])) for g in r.sample(range(1, 6), r.randint(1, 2)))
+        q = on_one_line(tuple(leaves), kinds)
         if q.need <= q.free and q.groups <= 4:
             return q
 
@@ -51,8 +57,7 @@ def crowded_problem(seed: int, *, tiers: int) -> PlacementProblem:
     while True:
         pods = sorted(r.randrange(6) for _ in range(5))
         leaves = tuple(Leaf((pod, pod // 2, pod // 4)[:tiers], r.randint(1, 4), 4) for pod in pods)
-        kinds = tuple(Kind(g, r.randint(1, 3), 1) for g in r.sample([2, 3, 4, 5], 2))
-        q = PlacementProblem(leaves=leaves, kinds=kinds, line=sum(k.count for k in kinds))
+        q = on_one_line(leaves, (Kind(g, r.randint(1, 3), 1) for g in r.sample([2, 3, 4, 5], 2)))
         if q.free - 1 <= q.need <= q.free and q.groups <= 5:
             return q
 

@@ -22,13 +22,3 @@ def tree(leaves: list[int], per_pod: int, *, block: int = 0) -> Topology:
 def some_busy(topology: Topology, share: float, seed: int) -> list[str]:
     nodes = [n for s in topology.switches for n in s.nodes]
     return sorted(random.Random(seed).sample(nodes, round(share * len(nodes))))
-
-
-def renamed(topology: Topology, seed: int) -> tuple[Topology, dict[str, str]]:
-    """Return the cluster with the names of each leaf's nodes permuted, and the new name of each old one."""
-    r, names = random.Random(seed), {}
-    for s in topology.switches:
-        names.update(zip(s.nodes, r.sample(s.nodes, len(s.nodes)), strict=True))
-    switches = tuple(s.replaced(nodes=tuple(names[n] for n in s.nodes)) for s in topology.switches)
-    blocks = tuple(b.replaced(nodes=tuple(names[n] for n in b.nodes)) for b in topology.blocks)
-    return topology.replaced(switches=switches, blocks=blocks), names

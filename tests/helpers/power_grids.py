@@ -40,44 +40,35 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     spare = [p for p in itertools.combinations(names, 2) if p not in ends]
     ends += r.sample(spare, min(len(spare), r.randint(1, 4)))
     lines = [
-        wire(
-            a, b, r.choice([0.005, 0.01, 0.02, 0.03]), rating_mw=r.choice([1.5, 2, 3, 4]),
-            circuits=r.choice([1, 1, 2, 3]), id=f"{i}",
-        )
+        wire(a, b, r.choice([0.005, 0.01, 0.02, 0.03]), rating_mw=r.choice([1.5, 2, 3, 4]),
+             circuits=r.choice([1, 1, 2, 3]), id=f"{i}")
         for i, (a, b) in enumerate(ends)
     ]  # fmt: skip
     built = [
-        {
-            "id": f"new{i}", "a": a, "b": b, "rating_mw": r.choice([1, 2, 4]), "max_circuits": r.choice([1, 2]),
-            "reactance_pu": r.choice([0.005, 0.02]), "capex_usd": r.choice([0, 3e5, 2e6]),
-        }
+        line(a, b, id=f"new{i}", rating_mw=r.choice([1, 2, 4]), max_circuits=r.choice([1, 2]),
+             reactance_pu=r.choice([0.005, 0.02]), capex_usd=r.choice([0, 3e5, 2e6]))
         for i, (a, b) in enumerate(r.sample(list(itertools.combinations(names, 2)), new))
     ]  # fmt: skip
     rules = {"grid_model": model, "n1": n1, "headroom": r.random() < 0.5, "max_sites": r.choice([None, 1, 2])}
-    rules["n1_margin"] = 0.6
     prices = {"site_usd": r.choice([0, 3e5]), "building_usd_per_it_mw": 1e5}
-    usd = {"E": 40.0, "W": r.choice([30.0, 50.0])}
-    instance = case(
-        *nodes, lines=lines, new_lines=built, rules=rules, prices=prices, headroom={"E": 12.0, "W": 9.0},
-        usd_per_mwh=usd,
-    )  # fmt: skip
-    return asking(instance, r.choice([None, None, 3])), SitesRequest()
+    areas = {"headroom": {"E": 12.0, "W": 9.0}, "usd_per_mwh": {"E": 40.0, "W": r.choice([30.0, 50.0])}}
+    grid = {"lines": lines, "new_lines": built, "rules": rules | {"n1_margin": 0.6}, "prices": prices}
+    return asking(case(*nodes, **grid, **areas), r.choice([None, None, 3])), SitesRequest()
 
 
 def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
     """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance."""
     # Some nodes feed in whatever is planned, and in some splits the first node has no plants.
     instance, request = power_case(seed, n1=n1, new=new)
-    assert instance.grid is not None
-    g, r = instance.grid, random.Random(f"loaded {seed}")
-    nodes = [n.replaced(load_mw=r.choice([0.0, 0.0, 0.5, 1.0, -0.4])) for n in g.nodes]
-    if seed % 3 == 0:
-        plants = [n.generation_mw for n in nodes]
-        nodes = [n.replaced(generation_mw=mw) for n, mw in zip(nodes, reversed(plants), strict=True)]
-    lines = [x.model_dump() for x in g.lines]
+    data, r = instance.model_dump(), random.Random(f"loaded {seed}")
+    nodes, lines = data["grid"]["nodes"], data["grid"]["lines"]
+    plants = [n["generation_mw"] for n in reversed(nodes)]
+    for n, mw in zip(nodes, plants, strict=True):
+        n["load_mw"] = r.choice([0.0, 0.0, 0.5, 1.0, -0.4])
+        n["generation_mw"] = mw if seed % 3 == 0 else n["generation_mw"]
     if lines:
         r.choice(lines)["reactance_pu"] = -0.0037
-    return changed(instance, nodes=[n.model_dump() for n in nodes], lines=lines), request
+    return Instance.model_validate(data), request
 
 
 def angles(instance: Instance, request: SitesRequest) -> Value:
@@ -104,19 +95,10 @@ def same(a: Value, b: Value) -> bool:
 
 def violations(instance: Instance, plan: SitesPlan) -> list[Violation]:
     """Judge a split's power by the checker, as if it were planned for this instance."""
-    c = PlanPhysics(
-        plan=Plan.model_construct(
-            planner_version="0", instance=instance, sites=plan, layout=None, fabric=None, placement=None, cost=None
-        )
-    )
+    none = dict.fromkeys(("layout", "fabric", "placement", "cost"))
+    c = PlanPhysics(plan=Plan.model_construct(planner_version="0", instance=instance, sites=plan, **none))
     rules = (site_rules.balance, site_rules.rating, site_rules.generation, *power_flow.RULES)
     return [v for rule in rules for v in rule(c)]
-
-
-def changed(instance: Instance, **grid: Any) -> Instance:
-    data = instance.model_dump()
-    data["grid"] |= grid
-    return Instance.model_validate(data)
 
 
 def with_years(instance: Instance, mode: str, *scenarios: dict[str, Any], **rules: Any) -> Instance:
@@ -130,15 +112,10 @@ def years_case(seed: int, mode: str, *, n1: str = "off", new: int = 0) -> tuple[
     """Return a random dc split with a scenario without a plant and one of other prices and more plants."""
     instance, request = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
-    r = random.Random(seed + 999)
-    plants = [n.id for n in instance.grid.nodes if n.generation_mw > 0]
-    bare = [n.id for n in instance.grid.nodes if n.generation_mw == 0]
+    r, areas = random.Random(seed + 999), [b.id for b in instance.grid.balancing_authorities]
+    plants, bare = ([n.id for n in instance.grid.nodes if (n.generation_mw > 0) == has] for has in (True, False))
     dry = {"name": "dry", "weight": 0.25, "generation_mw": {n: r.choice([0.0, 1.0, 3.0]) for n in r.sample(plants, 1)}}
-    dry |= {"headroom_mw": {instance.grid.balancing_authorities[0].id: r.choice([4.0, 8.0])}}
-    dear = {
-        "name": "dear",
-        "weight": r.choice([0.0, 0.5]),
-        "energy_usd_per_mwh": {b.id: r.choice([20.0, 90.0]) for b in instance.grid.balancing_authorities},
-    }
-    dear |= {"generation_mw": dict.fromkeys(bare[:1], 2.0)}
+    dry |= {"headroom_mw": {areas[0]: r.choice([4.0, 8.0])}}
+    dear = {"name": "dear", "weight": r.choice([0.0, 0.5]), "generation_mw": dict.fromkeys(bare[:1], 2.0)}
+    dear |= {"energy_usd_per_mwh": {area: r.choice([20.0, 90.0]) for area in areas}}
     return with_years(instance, mode, dry, dear, curtailment_usd_per_mwh=r.choice([10.0, 300.0])), request

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,15 +88,15 @@ class Controller:
 
     directory: Path
 
-    def run(self, *command: str, environment: Mapping[str, str] | None = None) -> str:
-        """Run a client; return what it prints, raise with what it complains of."""
+    def run(self, *command: str, environment: Mapping[str, str] | None = None, messages: bool = False) -> str:
+        """Run a client; return what it prints, with its messages if wanted; raise with what it complains of."""
         env = {**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf"), **(environment or {})}
         done = subprocess.run(
             command, env=env, capture_output=True, text=True, timeout=30, check=False, cwd=self.directory
         )
         if done.returncode:
             raise RuntimeError(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
-        return done.stdout
+        return done.stderr * messages + done.stdout
 
     def submit(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """Submit a job that sleeps; return its number."""
@@ -105,14 +105,7 @@ class Controller:
 
     def submit_on_trial(self, *arguments: str) -> str:
         """Ask when a job would start, and return all that sbatch prints of it."""
-        done = subprocess.run(
-            ["sbatch", "--test-only", *arguments, "--wrap=sleep 600"],
-            env={**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf")}, capture_output=True, text=True,
-            timeout=30, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip() or done.stdout.strip())
-        return done.stderr + done.stdout
+        return self.run("sbatch", "--test-only", *arguments, "--wrap=sleep 600", messages=True)
 
     def allocated(self, job: str, seconds: float = 20) -> str:
         """Return the hostlist that a job holds, waiting until it holds one."""
@@ -207,17 +200,13 @@ def _wait_for_nodes(slurm: Controller, daemons: int, seconds: float = 60) -> Non
 
 def _wait(slurm: Controller, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
     end = time.monotonic() + seconds
-    while "UP" not in _ping(slurm):
+    while True:
+        with suppress(RuntimeError):
+            if "UP" in slurm.run("scontrol", "ping"):
+                return
         if process.poll() is not None or time.monotonic() > end:
             raise RuntimeError((slurm.directory / "out").read_text()[-3000:])
         time.sleep(0.1)
-
-
-def _ping(slurm: Controller) -> str:
-    try:
-        return slurm.run("scontrol", "ping")
-    except RuntimeError:
-        return ""
 
 
 def _free_ports(count: int) -> list[int]:

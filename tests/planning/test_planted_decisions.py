@@ -21,7 +21,6 @@ from planner.models.placement.placement_changes import (
     IncompleteGroup,
     LeafBlock,
     LeafLoad,
-    PreemptionProblem,
     cost,
     minimize_moves,
     minimize_stop_cost,
@@ -68,8 +67,8 @@ def fibre(seed: int) -> Answer:
 
 def placed_by(solver: str) -> Answer:
     """Return all levels, which must be at their bounds for a proof."""
-    outcome = placement.solve(crowded_problem(7, tiers=2), Options(solver=solver))
-    return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
+    solution = placement.solve(crowded_problem(7, tiers=2), Options(solver=solver))
+    return solution.outcome().status, float(sum(n * 100**-k for k, n in enumerate(solution.values)))
 
 
 def fewest_moves() -> Answer:
@@ -82,14 +81,12 @@ def stopped_jobs() -> Answer:
     """Return the cost of the jobs to stop on four leaves of two blocks each."""
     r = random.Random(1)
     blocks = tuple(LeafBlock(b // 2, r.randint(0, 3), {j: r.randint(0, 3) for j in range(5)}) for b in range(8))
-    q = PreemptionProblem(blocks=blocks, kinds=(Kind(5, 2), Kind(3, 2)), segment=2, costs=(7, 5, 9, 4, 6), max_split=1)
-    return _of_outcome(minimize_stop_cost(q, Options()))
+    return _of_outcome(minimize_stop_cost(blocks, (Kind(5, 2), Kind(3, 2)), 2, (7, 5, 9, 4, 6), 1, Options()))
 
 
 def too_few_jobs_to_stop() -> Answer:
     blocks = tuple(LeafBlock(b, 1, {b: 1}) for b in range(3))
-    q = PreemptionProblem(blocks=blocks, kinds=(Kind(4, 2),), segment=1, costs=(1, 1, 1), max_split=2)
-    return _of_outcome(minimize_stop_cost(q, Options()))
+    return _of_outcome(minimize_stop_cost(blocks, (Kind(4, 2),), 1, (1, 1, 1), 2, Options()))
 
 
 def repaired() -> Answer:
@@ -97,10 +94,10 @@ def repaired() -> Answer:
     r = random.Random(1)
     leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 4), 6) for _ in range(5))
     groups = tuple(IncompleteGroup(frozenset(r.sample(range(5), r.randint(0, 1))), r.randint(2, 4)) for _ in range(3))
-    outcome = repair(leaves, groups, Options())
-    assert outcome.variables
-    assert cost(leaves, groups, outcome.solution.packing) == outcome.solution.values
-    return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
+    solution = repair(leaves, groups, Options())
+    assert solution.variables
+    assert cost(leaves, groups, solution.packing) == solution.values
+    return solution.outcome().status, float(sum(n * 100**-k for k, n in enumerate(solution.values)))
 
 
 # Each decision with the back ends that it asks: what another would answer changes nothing.

@@ -1,7 +1,5 @@
 """Placement by predicted step time: against placements by locality and at random, on the fabric of a solved plan."""
 
-import itertools
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import tree
+from mesh_cases import assignments
 from stored_plans import stored
 from worked_plan import edited_at
 
@@ -48,18 +47,9 @@ def test_the_faster_of_rings_and_pipelines_within_leaves(plan: Plan) -> None:
     assert fast.extra_pieces > near.extra_pieces
     as_dict = planner.place(topology, plan.model_dump(mode="json"), objective="step-time")
     assert (as_dict.nodes, as_dict.step_seconds) == (fast.nodes, fast.step_seconds)
-
-
-def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:
-    topology, job = plan_topology(plan, "plan"), job_of_plan(plan)
-    fast, r = planner.place(topology, plan, objective="step-time"), random.Random(1)
-    assert fast.step_seconds is not None and fast.step_seconds_bound is not None
-    assert fast.step_seconds_bound <= fast.step_seconds
-    clock = clock_of(Cluster(topology), plan, "plan")
-    names = sorted(clock.places)
-    for _ in range(50):
-        some = tuple(r.sample(names, job.nodes))
-        assert clock.seconds(job, some) >= fast.step_seconds_bound
+    names, r = sorted(clock.places), random.Random(1)
+    at_random = min(clock.seconds(job, tuple(r.sample(names, job.nodes))) for _ in range(50))
+    assert fast.step_seconds_bound <= min(first, at_random)
 
 
 def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
@@ -82,19 +72,18 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
 
 
 def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:
-    topology = plan_topology(plan, "plan")
-    (tmp_path / "job.json").write_text(json.dumps({"name": "j", "mesh": {"data": 4}}))
-    with pytest.raises(InputError, match=r"job\.json: --objective step-time needs a plan"):
-        planner.place(topology, tmp_path / "job.json", objective="step-time")
-    with pytest.raises(InputError, match="job: --objective step-time needs a plan"):
-        planner.place(topology, Job(name="j", mesh={"data": 4}), objective="step-time")
-    with pytest.raises(InputError, match="has 0"):
-        planner.place(topology, plan.replaced(fabric=None), objective="step-time")
-    with pytest.raises(InputError, match="objective: must be one of locality, step-time"):
-        planner.place(topology, plan, objective="fast")
+    topology, job = plan_topology(plan, "plan"), Job(name="j", mesh={"data": 4})
     wide = Topology(switches=(TopologySwitch(name="leaf0", nodes=tuple(f"x{i}" for i in range(999))),))
-    with pytest.raises(InputError, match=r"has 999 nodes.*give the topology of the plan's fabric"):
-        planner.place(wide, plan, objective="step-time")
+    (tmp_path / "job.json").write_text(job.model_dump_json(exclude_defaults=True))
+    for on, given, objective, message in (
+        (topology, tmp_path / "job.json", "step-time", r"job\.json: --objective step-time needs a plan"),
+        (topology, job, "step-time", "job: --objective step-time needs a plan"),
+        (topology, plan.replaced(fabric=None), "step-time", "has 0"),
+        (topology, plan, "fast", "objective: must be one of locality, step-time"),
+        (wide, plan, "step-time", r"has 999 nodes.*give the topology of the plan's fabric"),
+    ):
+        with pytest.raises(InputError, match=message):
+            planner.place(on, given, objective=objective)
 
 
 def test_groups_of_another_size_are_placed_by_count(plan: Plan) -> None:
@@ -118,16 +107,14 @@ def small_clock(plan: Plan, cluster: Cluster, *, leaf: int, per_pod: int, wrap: 
 
 def all_placements(cluster: Cluster, job: Job) -> Iterator[tuple[str, ...]]:
     """Yield a rank order for every way to spread the ranks over the leaves."""
-    for on in itertools.product(range(len(cluster.leaves)), repeat=job.nodes):
-        if all(n <= len(cluster.leaves[i].nodes) for i, n in Counter(on).items()):
-            nodes = [iter(leaf.nodes) for leaf in cluster.leaves]
-            yield tuple(next(nodes[i]) for i in on)
+    for on in assignments([len(leaf.nodes) for leaf in cluster.leaves], job.nodes):
+        nodes = [iter(leaf.nodes) for leaf in cluster.leaves]
+        yield tuple(next(nodes[i]) for i in on)
 
 
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize(
-    ("stages", "replicas", "leaf", "leaves"),
-    [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2)],
+    ("stages", "replicas", "leaf", "leaves"), [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2)]
 )
 def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int, leaves: int, wrap: bool) -> None:
     cluster = Cluster(tree([leaf] * leaves, 2))

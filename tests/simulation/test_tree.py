@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +14,14 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.physics.network.clos_fabric import Design
+from planner.simulation import simulated_routes as routing
 from planner.simulation.simulate import tree_of_design
-from planner.simulation.simulated_routes import (
-    Alive,
-    Classes,
-    Fabric,
-    Flows,
-    Routes,
-    Tree,
-    ecmp,
-    failed_cables,
-    permutation,
-    spray,
-    tree_of_fabric,
-)
+from planner.simulation.simulated_routes import Alive, Flows, Routes, Tree, ecmp, permutation, spray
+
+
+def tree_of(**numbers: Any) -> Tree:
+    """Return the tree of a fabric by its numbers."""
+    return routing.tree_of_fabric(routing.Fabric(**numbers))
 
 
 @st.composite
@@ -46,13 +41,17 @@ def designs(draw: st.DrawFn) -> Design:
     return Design(ports=256, rails=rails, racks=some(12), **leaves, **pods, **zone)
 
 
-def nodes_on(tree: Tree, cable: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Return the lower and the upper end of a cable as (tier, subtree, position), found by trying all."""
+Node = tuple[int, int, int]  # tier, subtree, position
+
+
+def ends_of(tree: Tree) -> dict[int, tuple[Node, Node]]:
+    """Return the lower and the upper end of every cable."""
+    found = dict[int, tuple[Node, Node]]()
     for t in range(tree.tiers):
         for s, p, lane in itertools.product(range(tree.subtrees[t]), range(tree.widths[t + 1]), range(tree.bundle[t])):
-            if int(tree.cable(t, np.int64(s), np.int64(p), lane)) == cable:
-                return (t, s, p // tree.up[t]), (t + 1, s // tree.down[t], p)
-    raise AssertionError(cable)
+            found[tree.cable(t, s, p, lane)] = (t, s, p // tree.up[t]), (t + 1, s // tree.down[t], p)
+    assert set(found) == set(range(sum(tree.cables)))
+    return found
 
 
 @settings(deadline=None, max_examples=60)
@@ -111,13 +110,11 @@ def small_trees() -> list[Tree]:
     wide = {"leaf_up": 4, "leaf_bundle": 2, "rails_per_pod": 2, "domains_per_pod": 2, "spine_up": 4, "spine_bundle": 2}
     pod = {"leaf_up": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 2, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 2, "core_bundle": 1}
-    four = Fabric(hosts=16, ports_per_switch=4, tiers=4, plane_shares=(0.5, 0.25))
-    return [
-        tree_of_design(Design(racks=5, **leaf, **wide), planes=2).tree,
-        tree_of_fabric(four),
-        tree_of_fabric(Fabric(hosts=8, ports_per_switch=4)),
-        tree_of_design(Design(racks=7, **leaf, **pod, **zone)).tree,
-    ]
+    fabrics = [{"hosts": 16, "ports_per_switch": 4, "tiers": 4, "plane_shares": (0.5, 0.25)}]
+    fabrics += [{"hosts": 8, "ports_per_switch": 4}]
+    designed = [tree_of_design(Design(racks=5, **leaf, **wide), planes=2)]
+    designed += [tree_of_design(Design(racks=7, **leaf, **pod, **zone))]
+    return [*(part.tree for part in designed), *(tree_of(**numbers) for numbers in fabrics)]
 
 
 @each("tree", small_trees())
@@ -127,8 +124,9 @@ def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
     hosts = np.asarray(list(itertools.permutations(tree.slots.tolist(), 2)))
     flows = Flows(source=hosts[:, 0], target=hosts[:, 1], size=np.ones(len(hosts)))
     r = ecmp(tree, flows, 3, Alive(tree, np.asarray([1])) if failures else None)
-    each = sum(tree.cables)
-    ends = {c: nodes_on(tree, c) for c in range(each)}
+    each, ends = sum(tree.cables), ends_of(tree)
+    used = set((r.link[r.link < 2 * each] % each).tolist())  # in the first plane; one may have failed
+    assert (tree.cables[0] + 1 in used) != failures and tree.cables[0] in used
     for part in range(r.parts):
         links = r.link[r.start[part] : r.start[part + 1]]
         assert len({int(x) // (2 * each) for x in links}) == 1
@@ -139,18 +137,6 @@ def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
             assert chain[0][0] == (0, end, 0)
             assert all(low[1] == high[0] for low, high in itertools.pairwise(chain))
         assert max(ends[c][1] for c in ups) == max(ends[c][1] for c in downs)
-
-
-def test_failed_cables_are_not_used() -> None:
-    """No hashed route takes a failed cable in either direction, and others still use the rest of its bundle."""
-    tree = small_trees()[0]
-    flows = permutation(tree.slots, 1.0, 0)
-    out = np.arange(0, 8, 2)
-    used = np.unique(np.concatenate([ecmp(tree, flows, seed, Alive(tree, out)).link for seed in range(30)]))
-    each = sum(tree.cables)
-    taken = set((used[used < 2 * each] % each).tolist())
-    assert not taken & set((tree.cables[0] + out).tolist())
-    assert taken & set((tree.cables[0] + out + 1).tolist())
 
 
 Cable = tuple[int, int, int, int, bool]  # tier, subtree below, position above, plane, down
@@ -218,19 +204,23 @@ def bottlenecks(routes: Routes, flows: int) -> np.ndarray:
 
 
 SHAPES = [
-    Fabric(hosts=16, ports_per_switch=4, host_gbps=8e-9),
-    Fabric(hosts=54, ports_per_switch=6, host_gbps=8e-9, plane_shares=(0.25, 0.5)),
-    Fabric(hosts=24, ports_per_switch=12, tiers=2, host_gbps=8e-9, oversubscription=(2.0,)),
+    tree_of(hosts=16, ports_per_switch=4, host_gbps=8e-9),
+    tree_of(hosts=54, ports_per_switch=6, host_gbps=8e-9, plane_shares=(0.25, 0.5)),
+    tree_of(hosts=24, ports_per_switch=12, tiers=2, host_gbps=8e-9, oversubscription=(2.0,)),
 ]
+
+
+def without(tree: Tree, failed: int, seed: int) -> Alive:
+    """Return the cables that live where so many have failed, or all of them."""
+    cables = min(failed, sum(tree.cables[1:]) * len(tree.planes))
+    return Alive(tree, routing.failed_cables(tree, cables, seed))
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 12))
-def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -> None:
+def test_agrees_with_every_path_walked(tree: Tree, seed: int, failed: int) -> None:
     """The fullest link of each flow of a permutation is as full as with every bundle a link of its own."""
-    tree = tree_of_fabric(fabric)
-    flows = permutation(tree.slots, 1.0, seed)
-    alive = Alive(tree, failed_cables(tree, min(failed, sum(tree.cables[1:]) * len(tree.planes)), seed))
+    flows, alive = permutation(tree.slots, 1.0, seed), without(tree, failed, seed)
     try:
         expected = bottlenecks(by_paths(tree, flows, alive), len(flows))
     except LookupError:
@@ -242,11 +232,10 @@ def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -
 
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 20))
-def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) -> None:
+def test_classes_hold_all_live_cables(tree: Tree, seed: int, failed: int) -> None:
     # No tier has many more classes than failures leave apart.
-    tree = tree_of_fabric(fabric)
-    alive = Alive(tree, failed_cables(tree, min(failed, sum(tree.cables[1:]) * len(tree.planes)), seed))
-    held = Classes(alive)
+    alive = without(tree, failed, seed)
+    held = routing.Classes(alive)
     assert held.capacity().sum() == pytest.approx(alive.capacity().sum())
     for t, level in enumerate(held.levels[1:]):
         assert int(level.many.sum()) == tree.widths[t + 1]
@@ -254,17 +243,11 @@ def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) ->
 
 
 def test_few_failures_leave_few_links_at_full_size() -> None:
-    """Sixteen failures on 65,536 hosts leave no more than a hundred entries a flow."""
-    # Of the two thousand that all bundles are.
-    tree = tree_of_fabric(Fabric(hosts=65_536, ports_per_switch=64))
-    held = Classes(Alive(tree, failed_cables(tree, 16, 0)))
-    assert held.entries(3) <= 2 * (1 + 17 + 33)
-    routes = spray(tree, permutation(tree.slots, 1.0, 0), Alive(tree, failed_cables(tree, 16, 0)))
-    assert len(routes.link) <= 65_536 * held.entries(3)
-
-
-def test_too_many_failures_at_full_size_are_refused() -> None:
-    """With positions apart everywhere the entries are counted and refused before they are made, with both remedies."""
-    tree = tree_of_fabric(Fabric(hosts=65_536, ports_per_switch=64))
+    """Sixteen failures on 65,536 hosts leave no more than a hundred entries a flow; of 2,000 they are too many."""
+    # Of the two thousand that all bundles are. Where positions are apart everywhere the entries are counted first.
+    tree = tree_of(hosts=65_536, ports_per_switch=64)
+    few, flows = without(tree, 16, 0), permutation(tree.slots, 1.0, 0)
+    most = routing.Classes(few).entries(3)
+    assert most <= 2 * (1 + 17 + 33) and len(spray(tree, flows, few).link) <= 65_536 * most
     with pytest.raises(InputError, match="take fewer hosts, or fewer failed links"):
-        spray(tree, permutation(tree.slots, 1.0, 0), Alive(tree, failed_cables(tree, 2000, 0)))
+        spray(tree, flows, without(tree, 2000, 0))

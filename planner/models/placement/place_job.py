@@ -23,7 +23,6 @@ from planner.cluster import Slot
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, WholeGroups
-from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline, uninterrupted
 
 FORMULATION = (
@@ -79,7 +78,7 @@ def greedy(problem: PlacementProblem) -> Packing:
 
 
 def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: list[int]) -> tuple[WholeGroups, list[int]]:
-    """Pack whole groups by best fit, the largest first, where fewest units stay free; return placed and left ones."""
+    """Place a job's whole groups by best fit, the largest first, where fewest units stay free; return left ones too."""
     placed: WholeGroups = Counter()
     left = list(counts)
     if len(problem.kinds) > 1:
@@ -110,7 +109,7 @@ def best_fit(problem: PlacementProblem, leaves: Iterable[int], counts: list[int]
 
 
 def with_split(problem: PlacementProblem, whole: WholeGroups, left: list[int], *, by_pod: bool = True) -> Packing:
-    """Pack the groups left over as split ones in the holes of leaves, within a pod where that makes no more pieces."""
+    """Place a job's groups left over as split ones in holes of leaves, within a pod where that makes no more pieces."""
     packing = Packing(whole=Counter(whole))
     holes = [leaf.free - units for leaf, units in zip(problem.leaves, problems.used(problem, packing), strict=True)]
     pods = problem.pods.values() if by_pod else ()
@@ -148,16 +147,15 @@ def solver_affordable(options: Options) -> bool:
     return options.time_limit is None or options.time_limit >= LOADING_SECONDS or loaded
 
 
-def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution[Packing]]:
+def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Solution[Packing] | None:
     """Place a job: fewest split groups, then extra pieces, groups across pods, boundaries and part-free leaves.
 
-    Without `fragmentation` the last level is left to best fit, and the rest alone is called proven; so is the level
-    before it where groups do not follow each other along a line.
+    None: it needs more units than are free. Without `fragmentation` the last level is left to best fit, and the rest
+    alone is called proven; so is the level before it where groups do not follow each other along a line.
     """
     deadline = Deadline(options.time_limit)
     if problem.need > problem.free:
-        lacking = f"{problem.need} units > {problem.free} free"
-        return Outcome(stop=Stop.PROVED, infeasible=True, detail=lacking, solver=problems.ANALYTIC)
+        return None
     packing = greedy(problem)
     # Nothing split is minimal at every level up to the crossings, so that bounds may assume it of all that is as good.
     solution = bounded_packing(problem, packing, whole=not packing.split, fragmentation=fragmentation)
@@ -169,7 +167,7 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
             improve(solution, options, partial(level_model, problem, solution))
         except KeyboardInterrupt:
             solution.interrupted = True
-    return solution.outcome()
+    return solution
 
 
 def bounded_packing(
@@ -184,8 +182,8 @@ def bounded_packing(
 
 def solve_in_one_tree(
     trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
-) -> tuple[int, Outcome[Solution[Packing]]]:
-    """Place a job in each tree that has room for it; return the best one's index, and its outcome bounded over all."""
+) -> tuple[int, Solution[Packing] | None]:
+    """Place a job in each tree that has room for it; return the best one's index, and its solution bounded over all."""
     # The problem of a tree is that of the cluster with all other trees taken.
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
@@ -193,7 +191,7 @@ def solve_in_one_tree(
     left_part_free = [problems.part_free(tree, [0] * len(tree.leaves)) for tree in trees]
     for at, tree in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
-        solution = solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation).solution
+        solution = solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation)
         if solution is not None:
             # The part-free leaves of the other trees stay as they are, and count too.
             elsewhere = sum(left_part_free) - left_part_free[at]
@@ -209,7 +207,7 @@ def solve_in_one_tree(
         bounds.append(0 if open_ended else min((solution.bounds[level] for solution in alive), default=value))
         alive = [solution for solution in alive if solution.bounds[level] <= value]
         open_ended = open_ended or any(solution.values[level] != solution.bounds[level] for solution in alive)
-    merged = replace(
+    return best, replace(
         solutions[best],
         bounds=tuple(bounds),
         analytic=tuple(map(min, solutions[best].analytic, bounds)),
@@ -219,7 +217,6 @@ def solve_in_one_tree(
         constraints=sum(solution.constraints for solution in every),
         interrupted=any(solution.interrupted for solution in every),
     )
-    return best, merged.outcome()
 
 
 def rank(

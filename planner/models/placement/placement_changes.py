@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.models import Options
 from planner.models.placement.place_job import solver_affordable
 from planner.models.placement.placement_problem import Kind, Leaf, Piece, Solution, count_splits, count_to_reach
-from planner.solvers.outcome import Outcome, Stop, Values
+from planner.solvers.outcome import Outcome, Values
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ class IncompleteGroup:
     missing: int
 
 
-def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Solution[Taken]]:
-    """Repair groups: fewest split, then fewest extra pieces, then fewest across pods; infeasible if units are short."""
-    deadline = Deadline(options.time_limit)
-    need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
-    if need > free:
-        return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
+def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Solution[Taken] | None:
+    """Repair a placement: fewest split groups, then extra pieces, then groups across pods; None: too few free units."""
+    deadline, need = Deadline(options.time_limit), sum(group.missing for group in groups)
+    if need > sum(leaf.free for leaf in leaves):
+        return None
     # Each group is bounded by itself: on its own leaves, or on the fewest others, if all that is free were its own.
     largest = sorted((leaf.free for leaf in leaves), reverse=True)
     split = extra = across = 0
@@ -58,11 +57,11 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
             from planner.models.placement.placement_levels import improve
 
             improve(solution, options, lambda _: _formulate(leaves, kept, groups))
-    return solution.outcome()
+    return solution
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, ...]:
-    """Count the split groups, extra pieces and groups across pods after a repair takes its units."""
+    """Count a placement's split groups, extra pieces and groups across pods after a repair takes its units."""
     on = [set(group.stays) for group in groups]
     for g, i in taken:
         on[g].add(i)
@@ -150,44 +149,37 @@ class LeafBlock:
     owned: dict[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreemptionProblem:
-    """A preemption: blocks in nodes, kinds in units of `segment` nodes, cost of stopping a job, most split groups."""
+def minimize_stop_cost(
+    blocks: Sequence[LeafBlock], kinds: Sequence[Kind], segment: int, costs: Sequence[int], split: int, options: Options
+) -> Outcome[tuple[int, ...]]:
+    """Minimise the cost, then the number, of jobs to stop for another; infeasible where stopping all is not enough.
 
-    blocks: tuple[LeafBlock, ...]
-    kinds: tuple[Kind, ...]
-    segment: int
-    costs: tuple[int, ...]
-    max_split: int
-
-
-def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
-    """Minimise the cost, then the number, of jobs to stop for another; infeasible where stopping all is not enough."""
+    Blocks are in nodes, kinds in units of `segment` nodes; `costs` are of stopping each job, `split` groups may split.
+    """
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
 
     model = cp_model.CpModel()
-    stop = [model.new_bool_var(f"stop[{job}]") for job in range(len(problem.costs))]
+    stop = [model.new_bool_var(f"stop[{job}]") for job in range(len(costs))]
     units: dict[int, list[cp_model.IntVar]] = {}  # of each leaf's blocks: whole segments once jobs have stopped
-    for index, block in enumerate(problem.blocks):
-        most = (block.free + sum(block.owned.values())) // problem.segment
+    for index, block in enumerate(blocks):
+        most = (block.free + sum(block.owned.values())) // segment
         units.setdefault(block.leaf, []).append(model.new_int_var(0, most, f"units[{index}]"))
         returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
-        model.add(problem.segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
-    kinds = list(enumerate(problem.kinds))
-    whole = {(i, k): model.new_int_var(0, kind.count, f"whole[{i},{k}]") for i in units for k, kind in kinds}
+        model.add(segment * units[block.leaf][-1] <= block.free + returned).with_name(f"return_nodes[{index}]")
+    whole = {(i, k): model.new_int_var(0, kind.count, f"whole[{i},{k}]") for i in units for k, kind in enumerate(kinds)}
     for leaf, segments in units.items():
-        taken = sum(kind.size * whole[leaf, k] for k, kind in kinds)
+        taken = sum(kind.size * whole[leaf, k] for k, kind in enumerate(kinds))
         model.add(taken <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
-    for k, kind in kinds:
+    for k, kind in enumerate(kinds):
         model.add(sum(whole[i, k] for i in units) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    split = sum(kind.count for _, kind in kinds) - sum(whole.values())
-    model.add(split <= problem.max_split).with_name("split_few_groups")
-    need = sum(kind.size * kind.count for kind in problem.kinds)
+    groups_split = sum(kind.count for kind in kinds) - sum(whole.values())
+    model.add(groups_split <= split).with_name("split_few_groups")
+    need = sum(kind.size * kind.count for kind in kinds)
     model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
     unit = len(stop) + 1  # more than all jobs: those that cost nothing are not stopped for nothing
-    model.minimize(sum((unit * cost + 1) * variable for cost, variable in zip(problem.costs, stop, strict=True)))
+    model.minimize(sum((unit * cost + 1) * variable for cost, variable in zip(costs, stop, strict=True)))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     if outcome.objective is not None and outcome.bound is not None:
         cost = outcome.objective // unit
@@ -249,7 +241,7 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
 
 
 def in_order(leaves: Sequence[LeafLoad], pieces: Sequence[Piece], targets: dict[int, int]) -> list[Step] | None:
-    """Return moves of pieces in an order in which each finds its nodes free; None where no such order was found.
+    """Order the moves of a changed placement so that each piece comes to free nodes; None where no such order is known.
 
     Pieces are (leaf, nodes), `targets` the leaf of each that moves. Where all wait, the smallest makes a detour.
     """

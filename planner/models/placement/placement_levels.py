@@ -122,7 +122,7 @@ def formulate_chains(problem: PlacementProblem, *, by_pod: bool, max_split: int)
 
 
 def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
-    """Require as a flow that each leaf of a pod leads from its free units, group by group, to the hole left."""
+    """Require in the model of levels, as a flow, that each leaf of a pod leads from its free units to the hole left."""
     sources = Counter(flows.q.leaves[i].free for i in flows.pods[pod] if flows.q.leaves[i].free)
     leaves = sum(sources.values())
     coming = defaultdict[int, Variables](list)
@@ -142,7 +142,7 @@ def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
 
 
 def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
-    """Require each chain of a pod to lead from first item to last hole in the flow, and count its items and holes."""
+    """Require in the model of levels that each chain of a pod leads from first item to last hole; count both."""
     # A hole as large as the largest group would take any split group whole, so none is used where every split costs.
     # Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
     chain, kinds = flows.chains[0, pod], flows.q.kinds
@@ -185,7 +185,7 @@ def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> None:
 
 
 def join_shares(flows: JobPlacementModel, chain: Chains, name: str, limit: int) -> None:
-    """Require shares of split groups in a flow to meet under a switch until they are a group, or a share sent up."""
+    """Require in the model of levels that shares of split groups meet under a switch until whole, or are sent up."""
     # The largest comes last in a chain, so that no set of shares has two orders.
     kinds, largest = flows.q.kinds, max(kind.size for kind in flows.q.kinds)
     coming, going = defaultdict[int, Variables](list), defaultdict[int, Variables](list)  # by need
@@ -356,7 +356,7 @@ def _free_of(holes: Sequence[int], left: Counter[int], having: Counter[Piece]) -
 
 
 def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
-    """Trace a pod's leaves along a solution's flow, wholly free ones to rest first: leaves by the hole they keep."""
+    """Trace a pod's leaves along a level's solution, wholly free ones to rest first: leaves by the hole they keep."""
     leaves, at = flows.q.leaves, defaultdict[int, list[int]](list)
     for i in sorted(flows.pods[pod], key=lambda i: leaves[i].free != leaves[i].size):
         at[leaves[i].free].append(i)

@@ -197,7 +197,7 @@ class DcNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of contingencies for lazy rows: after j, flow l is flow[l] + factor[l, j] · source[j]."""
+    """A batch of contingencies of the DC network: after j, flow l is flow[l] + factor[l, j] · source[j]."""
 
     unit: bool
     lost: Ints  # the corridor whose flow, or the node whose generation, is the source
@@ -206,7 +206,7 @@ class Batch:
 
 @dataclass
 class Contingencies:
-    """The contingencies of a topology under the N-1 rule: a circuit lost of `lines`, the largest unit of `units`."""
+    """The contingencies of a DC network under the N-1 rule: a circuit lost of `lines`, the largest unit of `units`."""
 
     network: DcNetwork
     topology: BuiltNetwork
@@ -232,7 +232,7 @@ class Contingencies:
         self.others_mw: Floats = np.where(others > 1e-9, others, 0.0)
 
     def split_by(self, line: int) -> tuple[Ints, Ints, Floats]:
-        """Return the nodes on each side of a bridge, whose loss splits an island, and the load in MW that goes dark."""
+        """Return the DC grid's nodes on each side of a bridge, whose loss splits an island, and the dark load in MW."""
         net, dark_mw = self.topology.network, np.zeros(self.topology.network.nodes)
         side = net.bridges[line]
         rest = np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
@@ -296,7 +296,7 @@ class Contingencies:
         return [(*condition, (column, True)) for column in opened if point[column] > 0.5]
 
     def overload_cuts(self, point: Floats) -> Iterator[GridCut]:
-        """Yield cuts for lines above their ratings after a contingency, valid in this topology alone, as all others."""
+        """Yield cuts of the DC grid for lines above their ratings after a contingency, valid in this topology alone."""
         topology, network, names = self.topology, self.network, list(self.network.nodes)
         flow, rating_mw = topology.network.flows(network.injection(point)), topology.rating_mw
         limit, overloads = rating_mw * topology.network.circuits, list[Overload]()
@@ -339,7 +339,7 @@ class Contingencies:
                 yield GridCut("security", name, sign * row, upper, condition, reach)
 
     def island_cuts(self, point: Floats) -> Iterator[GridCut]:
-        """Yield cuts for islands left by a lost bridge: fed by themselves, no site without plants, none over limit."""
+        """Yield cuts for islands of the DC grid left by a lost bridge: fed by themselves, no site without plants."""
         network, net, available = self.network, self.topology.network, self.network.available_mw
         injection, names = network.injection(point), list(network.nodes)
         for line in (line for line in self.lines if line in net.bridges):
@@ -370,7 +370,7 @@ class Contingencies:
                         yield GridCut("security", whole, row, upper, condition, reach)
 
     def reserve_cuts(self, point: Floats) -> Iterator[GridCut]:
-        """Yield cuts that require the same share of each plant of an island as reserve, by its worst loss of a unit."""
+        """Yield cuts of the DC grid that keep one share of each plant of an island as reserve, by its worst unit."""
         if not self.units:
             return
         network, others, available = self.network, self.others_mw, self.network.available_mw
@@ -416,7 +416,7 @@ class LazyRows:
         self.stated: list[set[CutKey]] = [set() for _ in networks]
 
     def forget(self) -> None:
-        """Forget which lazy rows the split's model has, so that all may be stated again."""
+        """Forget which lazy rows of the DC grid the split's model has, so that all may be stated again."""
         for keys in self.stated:
             keys.clear()
 
@@ -436,7 +436,7 @@ class LazyRows:
         return space
 
     def broken(self, point: Floats, *, whole: bool, quick: bool) -> list[LazyRow]:
-        """Return lazy rows for a point's violations; those of N-1 once few ratings are violated, and not if `quick`."""
+        """Return the DC grid's lazy rows that a point breaks; those of N-1 once few ratings are, and not if `quick`."""
         self.networks[0].effort["rounds"] += 1
         by_year, max_cuts = list[list[GridCut]](), max(MAX_RATING_CUTS // len(self.networks), MIN_RATING_CUTS)
         for network, own in zip(self.networks, np.split(point, len(self.networks)), strict=True):

@@ -99,7 +99,7 @@ def _pins_sentence(data: SplitData) -> str:
 
 
 def budget(model: Any, data: SplitData) -> None:
-    """Limit the campus's capital plus counted years of energy to the budget, in M$."""
+    """Limit the campus's capital plus budgeted years of energy to the budget, in M$."""
     limits = data.instance.limits
     if limits.budget_usd is not None:
         spent = capital_musd(model, data) + limits.budgeted_years * energy_musd(model, data)

@@ -9,13 +9,12 @@ from each_case import each
 from planner.cluster import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, leaves_of
 
 
 def tree(*switches: tuple[str, str | None, str], blocks: tuple[TopologyBlock, ...] = ()) -> Topology:
-    return Topology(
-        switches=tuple(TopologySwitch(name=n, parent=p, nodes=tuple(x.split())) for n, p, x in switches), blocks=blocks
-    )
+    each = (TopologySwitch(name=n, parent=p, nodes=tuple(x.split())) for n, p, x in switches)
+    return Topology(switches=tuple(each), blocks=blocks)
 
 
 def above(switches: dict[str, str | None], name: str) -> list[str]:
@@ -67,25 +66,19 @@ def test_leaves_that_are_roots_stand_alone() -> None:
     assert len({leaf.path for leaf in deep}) == 2 and deep[1].path == deep[2].path != deep[0].path
 
 
-def test_blocks_of_a_leaf() -> None:
-    blocks = TopologyBlock(name="p", nodes=("1", "3")), TopologyBlock(name="q", nodes=("4",))
-    (leaf,) = leaves_of(tree(("x", None, "1 2 3 4 5"), blocks=blocks))
-    assert leaf.blocks == (("1", "3"), ("2", "5"), ("4",))
-
-
-def test_blocks_alone_are_leaves() -> None:
+def test_blocks_are_parts_of_a_leaf_or_leaves_themselves() -> None:
     """Blocks of two nodes, two of them to eight nodes' aggregate and four to sixteen's: tiers of pairs and of fours."""
     # An aggregate as large as all blocks is no tier.
+    parts = TopologyBlock(name="p", nodes=("1", "3")), TopologyBlock(name="q", nodes=("4",))
+    (leaf,) = leaves_of(tree(("x", None, "1 2 3 4 5"), blocks=parts))
+    assert leaf.blocks == (("1", "3"), ("2", "5"), ("4",))
     blocks = tuple(TopologyBlock(name=f"b{i}", nodes=(f"{i}a", f"{i}b")) for i in range(6))
     found = leaves_of(Topology(kind="block", blocks=blocks, block_sizes=(2, 4, 8, 12)))
     assert [leaf.name for leaf in found] == [b.name for b in blocks]
     for i, j in combinations(range(6), 2):
-        assert [a == b for a, b in zip(found[i].path, found[j].path, strict=True)] == [
-            i // 2 == j // 2,
-            i // 4 == j // 4,
-        ]
+        same = [a == b for a, b in zip(found[i].path, found[j].path, strict=True)]
+        assert same == [i // 2 == j // 2, i // 4 == j // 4]
     assert not {leaf.path[0] for leaf in found} & {leaf.path[1] for leaf in found}
-    assert all(type(n) is int for leaf in found for n in leaf.path)
     bare = leaves_of(Topology(blocks=blocks))
     assert [(leaf.path, leaf.blocks) for leaf in bare] == [((), (b.nodes,)) for b in blocks]
 
@@ -102,17 +95,6 @@ def test_what_is_no_tree_is_refused(topology: Topology, said: str) -> None:
         leaves_of(topology)
 
 
-def test_a_problem_without_switches_is_one_pod() -> None:
-    flat = PlacementProblem(leaves=(Leaf((), 2, 2), Leaf((), 1, 2)), kinds=(Kind(1, 2),), line=1)
-    assert (flat.tiers, flat.pods, [x.pod for x in flat.leaves]) == (0, {0: [0, 1]}, [0, 0])
-    tall = PlacementProblem(
-        leaves=(Leaf((5, 9), 2, 2), Leaf((4, 9), 1, 2), Leaf((5, 8), 1, 2)), kinds=(Kind(1, 2),), line=1
-    )
-    assert (tall.tiers, tall.pods, [x.pod for x in tall.leaves]) == (2, {5: [0, 2], 4: [1]}, [5, 4, 5])
-    assert PlacementProblem(leaves=(), kinds=(), line=1).tiers == 0
-    assert LeafNodes("x", (), (), ()).tree == 0
-
-
 def problem(
     free: list[tuple[int, int]], *kinds: tuple[int, ...], line: int | None = None, size: int = 9
 ) -> PlacementProblem:
@@ -122,68 +104,57 @@ def problem(
     return PlacementProblem(leaves=leaves, kinds=groups, line=line or sum(k.count for k in groups))
 
 
-def test_groups_that_fit_no_leaf_whole() -> None:
-    """Leaves of 5 and 4: of three groups of 3 two fit whole; of two of 4 and one of 3, those of 4 both, of all not."""
-    # Groups of 2 and more: floor(5/2) + floor(4/2) = 4 places.
-    assert problems.min_split_weight([5, 4], [Kind(3, 3)]) == 1
-    assert problems.min_split_weight([5, 4], [Kind(4, 2), Kind(3, 1)]) == 1
-    assert problems.min_split_weight([5, 4], [Kind(5, 2), Kind(2, 3)]) == 1
-    assert problems.min_split_weight([5, 4], [Kind(2, 4)]) == 0
-    assert problems.min_split_weight([], []) == 0
+@each(("free", "kinds", "least"), [
+    # Leaves of 5 and 4: of three groups of 3 two fit whole; of two of 4 and one of 3, those of 4 both, of all not.
+    ([5, 4], [Kind(3, 3)], 1), ([5, 4], [Kind(4, 2), Kind(3, 1)], 1), ([5, 4], [Kind(5, 2), Kind(2, 3)], 1),
+    ([5, 4], [Kind(2, 4)], 0),  # floor(5/2) + floor(4/2) = 4 places
+    ([], [], 0),
+    # One of three groups of 3 or more splits: the lighter kind, of weight 2; where two must, 2 and 2, or 2 and 7.
+    ([5, 4], [Kind(3, 2, 7), Kind(4, 1, 2)], 2), ([3, 2], [Kind(3, 2, 7), Kind(4, 1, 2)], 2 + 7),
+    ([3, 2], [Kind(3, 1, 7), Kind(4, 2, 2)], 2 + 2), ([9], [Kind(3, 3, 7)], 0),
+])  # fmt: skip
+def test_the_lightest_of_the_groups_that_fit_no_leaf_whole(free: list[int], kinds: list[Kind], least: int) -> None:
+    assert problems.min_split_weight(free, kinds) == least
 
 
-def test_the_lightest_of_those_that_must_split() -> None:
-    """One of three groups of 3 or more splits: the lighter kind, of weight 2; where two must, 2 and 2, or 2 and 7."""
-    assert problems.min_split_weight([5, 4], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2
-    assert problems.min_split_weight([3, 2], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2 + 7
-    assert problems.min_split_weight([3, 2], [Kind(3, 1, 7), Kind(4, 2, 2)]) == 2 + 2
-    assert problems.min_split_weight([9], [Kind(3, 3, 7)]) == 0
-
-
-def test_extra_pieces() -> None:
-    """A group of 9 on leaves of 4 takes three pieces. Equal groups of 3 that split go into what whole ones leave."""
+@each(("free", "kinds", "split", "extra"), [
+    # A group of 9 on leaves of 4 takes three pieces.
+    ([4] * 4, [(9, 1)], 1, 2), ([4] * 4, [(9, 1), (3, 2)], 2, 2 + 1),
+    ([4] * 8, [(9, 2)], 1, 2 + 2),  # both split, whatever is known of them
     # Four leaves of 4 hold four groups of 3 whole and leave holes of 1: a fifth takes three of them, two pieces more.
-    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (9, 1)), 1) == 2
-    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (9, 1), (3, 2)), 2) == 2 + 1
-    assert problems.min_extra_pieces(problem([(0, 4)] * 8, (9, 2)), 1) == 2 + 2  # both split, whatever is known of them
-    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (3, 5)), 1) == 2
-    assert problems.min_extra_pieces(problem([(0, 5)] * 4, (3, 6)), 2) == 2
-    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (3, 4)), 0) == 0
-    assert problems.min_extra_pieces(problem([], (3, 1)), 1) == 0
+    ([4] * 4, [(3, 5)], 1, 2), ([5] * 4, [(3, 6)], 2, 2), ([4] * 4, [(3, 4)], 0, 0), ([], [(3, 1)], 1, 0),
+    # Two of three units that split: alone they need two holes or three, together as many as hold six units.
+    ([5, 1, 1, 1, 1], [(3, 3)], 2, 5 - 2),
+    ([3, 6], [(3, 5)], 2, 2),  # no hole, a piece more each
+])  # fmt: skip
+def test_extra_pieces(free: list[int], kinds: list[tuple[int, int]], split: int, extra: int) -> None:
+    """Groups larger than leaves take several; equal ones that split go into the holes that whole ones leave."""
+    assert problems.min_extra_pieces(problem([(0, units) for units in free], *kinds), split) == extra
 
 
-def test_boundaries_by_pods_in_use() -> None:
-    """Groups of several kinds that need 6 units of pods with 4 each meet one boundary; of pods with 6, none."""
+THREE_PODS = [(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)]
+
+
+@each(("free", "kinds", "line", "across", "whole", "least"), [
+    # Groups of several kinds that need 6 units of pods with 4 each meet one boundary; of pods with 6, none.
+    ([(0, 4), (1, 4)], [(2, 2), (1, 2)], 4, 0, False, 1), ([(0, 6), (1, 4)], [(2, 2), (1, 2)], 4, 0, False, 0),
+    ([(0, 4), (1, 4), (2, 4)], [(2, 3), (1, 3)], 6, 0, False, 2),
     # Where the last pod in use is smaller than a group, that may go across several pods and save some: only groups
     # known to go across are counted.
-    assert problems.min_boundaries(problem([(0, 4), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 1
-    assert problems.min_boundaries(problem([(0, 6), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 0
-    assert problems.min_boundaries(problem([(0, 4), (1, 4), (2, 4)], (2, 3), (1, 3)), 0, whole=False) == 2
-    assert problems.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 0, whole=False) == 0
-    assert problems.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 2, whole=False) == 1
-
-
-@each(
-    ("free", "kind", "line", "across", "whole", "least"),
-    [
-        # One line of five single units over pods of 3: two pods, one boundary; over pods of 5 none.
-        ([(0, 3), (1, 3)], (1, 5), 5, 0, False, 1),
-        ([(0, 5), (1, 3)], (1, 5), 5, 0, False, 0),
-        # Three lines of two on pods of 3 and 3: each pod takes one line whole, the third line is on both.
-        ([(0, 3), (1, 3)], (1, 6), 2, 0, False, 1),
-        # Lines of two on pods of 4 and 2 all fit.
-        ([(0, 4), (1, 2)], (1, 6), 2, 0, False, 0),
-        # Groups of 2 on two leaves of 3 in one pod: three by units, two if whole; four of them over two such pods.
-        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 9)], (2, 4), 4, 0, False, 0),
-        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)], (2, 4), 4, 0, False, 1),
-        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)], (2, 5), 5, 0, True, 2),
-        # They must split where six do not fit whole: every pod that takes one whole is in use.
-        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)], (2, 6), 6, 1, False, 3),
-    ],
-)
-def test_boundaries_of_equal_groups(free, kind, line, across, whole, least) -> None:
+    ([(0, 4), (1, 2)], [(3, 1), (1, 2)], 3, 0, False, 0), ([(0, 4), (1, 2)], [(3, 1), (1, 2)], 3, 2, False, 1),
+    # One line of five single units over pods of 3: two pods, one boundary; over pods of 5 none.
+    ([(0, 3), (1, 3)], [(1, 5)], 5, 0, False, 1), ([(0, 5), (1, 3)], [(1, 5)], 5, 0, False, 0),
+    # Three lines of two on pods of 3 and 3: each pod takes one line whole, the third is on both; of 4 and 2 all fit.
+    ([(0, 3), (1, 3)], [(1, 6)], 2, 0, False, 1), ([(0, 4), (1, 2)], [(1, 6)], 2, 0, False, 0),
+    # Groups of 2 on two leaves of 3 in one pod: three by units, two if whole; four of them over two such pods.
+    ([*THREE_PODS[:4], (2, 9)], [(2, 4)], 4, 0, False, 0), (THREE_PODS, [(2, 4)], 4, 0, False, 1),
+    (THREE_PODS, [(2, 5)], 5, 0, True, 2),
+    # They must split where six do not fit whole: every pod that takes one whole is in use.
+    (THREE_PODS, [(2, 6)], 6, 1, False, 3),
+])  # fmt: skip
+def test_boundaries(free, kinds, line, across, whole, least) -> None:
     """Neighbours along lines that are not in one pod, at the least."""
-    assert problems.min_boundaries(problem(free, kind, line=line), across, whole=whole) == least
+    assert problems.min_boundaries(problem(free, *kinds, line=line), across, whole=whole) == least
 
 
 def test_groups_across_pods_and_the_switches_above() -> None:
@@ -205,28 +176,8 @@ def test_leaves_left_part_free(seed: int) -> None:
     q = problem(leaves, (r.randint(1, 3), r.randint(1, 3)), (r.randint(1, 3), 1), size=5)
     part = sorted(n for _, n in leaves if 0 < n < 5)
     units = [k.size for k in q.kinds]
+    filling = {a * units[0] + b * units[1] for a, b in product(range(6), repeat=2)}
     for whole in (False, True):
-        can = [
-            n
-            for n in part
-            if not whole or any(a * units[0] + b * units[1] == n for a, b in product(range(6), repeat=2))
-        ]
+        can = [n for n in part if not whole or n in filling]
         filled = max(k for k in range(len(can) + 1) if sum(can[:k]) <= q.need)
         assert problems.min_part_free(q, whole=whole) == len(part) - filled
-
-
-@pytest.mark.parametrize("seed", range(28))
-def test_how_many_of_the_largest_reach_a_need(seed: int) -> None:
-    """As many as sum to it, all where they do not."""
-    r = random.Random(seed)
-    some = sorted((r.randint(1, 6) for _ in range(r.randint(0, 6))), reverse=True)
-    for need in range(0, 30):
-        counts = [k for k in range(len(some) + 1) if sum(some[:k]) >= need]
-        assert problems.count_to_reach(some, need) == min(counts, default=len(some))
-
-
-def test_pieces_of_equal_groups_in_the_holes_that_whole_ones_leave() -> None:
-    """Two of three units that split: alone they need two holes or three, together as many as hold six units."""
-    assert problems.min_extra_pieces(problem([(0, 5), (0, 1), (0, 1), (0, 1), (0, 1)], (3, 3)), 2) == 5 - 2
-    assert problems.min_extra_pieces(problem([(0, 5), (0, 5), (0, 5), (0, 5)], (3, 6)), 2) == 4 - 2
-    assert problems.min_extra_pieces(problem([(0, 3), (0, 6)], (3, 5)), 2) == 2  # no hole, a piece more each

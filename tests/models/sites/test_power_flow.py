@@ -1,6 +1,5 @@
 """The site split under dc and N-1, in scenarios too: agreement with all rows by angles, matrices and CP-SAT."""
 
-import itertools
 from typing import Any
 
 import bench_sites
@@ -9,7 +8,7 @@ import pyomo.environ as pyo
 import pytest
 from best_splits import asking
 from each_case import each
-from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire, with_years, years_case
+from power_grids import Value, angles, loaded_case, power_case, same, violations, wire, with_years, years_case
 from site_grids import ANY, OPTIONS, case, line, node, solved
 from splits_by_matrices import best_split
 from tiers import more
@@ -20,10 +19,8 @@ from planner.checks import sites as site_rules
 from planner.errors import InputError
 from planner.instance.instance import Instance, Limits
 from planner.models.sites.split_data import gather
-from planner.models.sites.split_model import RULES, build, conflict, largest_loads
-from planner.models.sites.split_model import split as split_under
+from planner.models.sites.split_model import build, conflict, largest_loads
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Flow, SitesPlan
@@ -46,10 +43,7 @@ def racks(instance: Instance) -> dict[str, int]:
 # Agreement
 
 
-RULES_OF_GRIDS = [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0)]
-
-
-@pytest.mark.parametrize(("n1", "new"), RULES_OF_GRIDS)
+@pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0)])
 @pytest.mark.parametrize("seed", [0, 200, 1, 201, *range(2, 12), *range(202, 205), *more(*range(205, 212))])
 def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None:
     # From 200 on nodes draw power beside the sites, and one line has a negative reactance.
@@ -59,31 +53,10 @@ def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None
     assert plan is None or violations(instance, plan) == []
 
 
-def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, float]:
-    assert instance.grid is not None
-    g = instance.grid
-    lines = [x.model_dump() for x in g.lines]
-    lines += [
-        {k: v for k, v in x.model_dump().items() if k not in ("max_circuits", "capex_usd", "lead_months")}
-        | {"circuits": n}
-        for x, n in zip(g.new_lines, built, strict=True)
-        if n
-    ]
-    capital = sum(x.capex_usd * n for x, n in zip(g.new_lines, built, strict=True))
-    return changed(instance, lines=lines, new_lines=[]), capital * cost.annuity(
-        g.prices.discount_rate, g.prices.site_life_years
-    )
-
-
 @pytest.mark.parametrize(("seed", "n1"), [(100, "full"), (103, "full"), (104, "node"), (106, "full"), (108, "node")])
 def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) -> None:
     instance, request = power_case(seed, n1=n1, new=2)
-    tried = []
-    for built in itertools.product(*(range(x.max_circuits + 1) for x in instance.grid.new_lines)):
-        existing, usd = with_built(instance, built)
-        by_angles = angles(existing, request)
-        tried += [] if by_angles is None else [(by_angles[0], by_angles[1] + usd)]
-    assert same(value(solved(instance, request)), min(tried, key=lambda v: (-v[0], v[1]), default=None))
+    assert same(value(solved(instance, request)), best_split(instance))
 
 
 # One rule at a time: E0 is the only site, fed from E1 over lines of 10 MW and 0.01 pu unless said otherwise
@@ -91,14 +64,11 @@ def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) ->
 
 def fed(*lines: dict[str, Any], spare: float = 20.0, site: dict[str, Any] | None = None, **rules: Any) -> int:
     """Return the racks of a site that is fed from E1, and maybe over E2."""
-    nodes = [
-        node("E0", **({"generation_mw": 0.0} | (site or {}))),
-        node("E1", generation_mw=spare, site=False, largest_unit_mw=0.0),
-    ]
+    plants = {"generation_mw": spare, "largest_unit_mw": 0.0}
+    nodes = [node("E0", **({"generation_mw": 0.0} | (site or {}))), node("E1", **plants, site=False)]
     nodes += [node("E2", generation_mw=0.0, site=False)] if any("E2" in (x["a"], x["b"]) for x in lines) else []
-    return sum(
-        racks(case(*nodes, lines=list(lines), headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules)).values()
-    )
+    fed = case(*nodes, lines=list(lines), headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules)
+    return sum(racks(fed).values())
 
 
 PAIR, TWICE = wire("E0", "E1", circuits=2), {"spare": 99.0}
@@ -141,34 +111,13 @@ def test_racks_that_lines_feed(most: int, lines: tuple[dict[str, Any], ...], rul
     assert fed(*lines, **rules) == most
 
 
-def test_load_behind_a_single_line_goes_dark_and_does_not_forbid_sites_elsewhere() -> None:
-    far = wire("E1", "E2", rating_mw=3.0)
-    nodes = [
-        node("E0", generation_mw=0.0),
-        node("E1", generation_mw=20.0, largest_unit_mw=0.0, site=False),
-        node("E2", generation_mw=0.0, load_mw=2.0, site=False),
-    ]
-    lines = [wire("E0", "E1", circuits=2), far]
-    instance = case(*nodes, lines=lines, headroom={"E": 99.0}, rules={"grid_model": "dc", "n1": "full"})
-    plan = solved(instance)
-    assert plan is not None and sum(s.racks for s in plan.sites) == 10
-    assert {f.line: abs(f.mw) for f in plan.flows}[far["id"]] == pytest.approx(2.0)
-    assert violations(instance, plan) == []
-
-
-@each(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
-def test_units(unit: float | None, most: int) -> None:
+@each(("plants", "unit", "most"), [(2, 0.0, 8), (2, 2.0, 6), (2, None, 4), (1, 2.0, 2)])
+def test_units(plants: int, unit: float | None, most: int) -> None:
     """Two plants of 4 MW lose a unit of 2, which the others make up for; without units named, the whole plant."""
-    plant = {"generation_mw": 4.0, "largest_unit_mw": unit}
-    nodes, lines = (node("E0", **plant), node("E1", **plant, site=False)), [wire("E0", "E1", circuits=3)]
+    # One plant alone, in a grid without lines, keeps a reserve for its largest unit: of two of 2 MW the half.
+    nodes = [node(f"E{i}", generation_mw=4.0, largest_unit_mw=unit, site=i == 0) for i in range(plants)]
+    lines = [wire("E0", "E1", circuits=3)][: plants - 1]
     assert racks(case(*nodes, lines=lines, rules={"grid_model": "dc", "n1": "full"})) == {"E0": most}
-
-
-def test_outages_of_a_grid_without_lines() -> None:
-    """A site fed by its own plants alone keeps a reserve for the largest unit: of two of 2 MW the half."""
-    assert racks(
-        case(node("E0", generation_mw=4.0, largest_unit_mw=2.0), rules={"grid_model": "dc", "n1": "full"})
-    ) == {"E0": 2}
 
 
 @each(("lines", "new", "built", "most"), [
@@ -202,9 +151,8 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
 ])  # fmt: skip
 def test_what_stops_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
-    rules = {"grid_model": "dc"} | rules
-    instance = case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules=rules)
-    (found,) = largest_loads(instance, OPTIONS)
+    grid = {"lines": [wire("E0", "E1", **changes)], "headroom": {"E": 99.0}, "rules": {"grid_model": "dc"} | rules}
+    (found,) = largest_loads(case(*nodes, **grid), OPTIONS)
     assert found.stopped_by == tuple(name.split())
 
 
@@ -222,10 +170,8 @@ def test_a_second_model_starts_from_the_rows_of_the_first() -> None:
 
 def test_the_rule_that_shuts_a_split_out_is_named() -> None:
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
-    instance = case(*nodes, lines=[wire("E0", "E1")], rules={"grid_model": "dc", "n1": "full"})
-    found = conflict(instance, ANY, OPTIONS)
+    found = conflict(case(*nodes, lines=[wire("E0", "E1")], rules={"grid_model": "dc", "n1": "full"}), ANY, OPTIONS)
     assert found is not None and set(found.rules) == {"demand", "generation", "security"}
-    assert not split_under(gather(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS).infeasible
 
 
 @each(("rules", "lines", "path"), [
@@ -241,37 +187,29 @@ def test_what_a_power_flow_needs_is_named(rules: dict[str, Any], lines: list[dic
 # The checker
 
 
-def test_a_planted_violation_is_found() -> None:
+def test_planted_violations_are_found() -> None:
     """Splits planned without outages in mind are judged with them: most fail, by the name of what is lost."""
-    found = []
+    # So are flows against the reactances.
+    found, lines = [], [wire("E0", "E1", id="p"), wire("E0", "E1", id="q")]
     for seed in range(10):
         plan = solved(*power_case(seed))
         assert plan is not None
         found.append({v.rule for v in violations(power_case(seed, n1="full")[0], plan)})
     assert sum(bool(names) for names in found) >= 4
     assert all(name.startswith("security[") for names in found for name in names)
-
-
-def test_a_flow_against_the_reactances_is_found() -> None:
-    lines = [wire("E0", "E1", id="p"), wire("E0", "E1", id="q")]
     instance = case(node("E0", generation_mw=0.0), node("E1", site=False), lines=lines, rules={"grid_model": "dc"})
     plan = solved(asking(instance, 4))
-    assert plan is not None and violations(instance, plan) == []
     turned = tuple(f.replaced(mw=f.mw + (1.0 if f.line == "p" else -1.0)) for f in plan.flows)
-    broken = {v.rule for v in violations(instance, plan.replaced(flows=turned))}
-    assert broken == {"power_flow[p]", "power_flow[q]"}
+    assert {v.rule for v in violations(instance, plan.replaced(flows=turned))} == {"power_flow[p]", "power_flow[q]"}
 
 
-# The measurement
-
-
-@each(("seconds", "infeasible", "reason"), [
-    (5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible"),
+@each(("seconds", "end", "reason"), [
+    (5.1, (Stop.FAILED, False), "no plan within 5 s"), (1.0, (Stop.PROVED, True), "infeasible"),
+    (1.0, (Stop.FAILED, False), "no plan: SolveError after 1.0 s"),
 ])  # fmt: skip
-def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool, reason: str) -> None:
+def test_a_measured_run_without_a_plan_says_why(seconds: float, end: tuple[Stop, bool], reason: str) -> None:
     """A run that its limit ended says so, whatever the solver calls it; an earlier end keeps the solver's word."""
-    stop = Stop.PROVED if infeasible else Stop.FAILED
-    outcome: Outcome[SitesPlan] = Outcome(stop=stop, infeasible=infeasible, detail="SolveError", seconds=seconds)
+    outcome: Outcome[SitesPlan] = Outcome(stop=end[0], infeasible=end[1], detail="SolveError", seconds=seconds)
     assert bench_sites.without_plan(outcome, 5.0) == reason
 
 
@@ -307,22 +245,6 @@ def dry(mode: str, **rules: Any) -> Instance:
 
 
 @pytest.mark.slow
-@each(("rules", "most", "least"), [
-    ({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3),
-])  # fmt: skip
-def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most: int, least: int) -> None:
-    """Without its own plant the site has its circuits, or those that an outage leaves: always, or in the dry year."""
-    robust, expected = solved(dry("robust", **rules)), solved(dry("expected", **rules))
-    assert robust is not None and sum(s.racks for s in robust.sites) == least
-    assert expected is not None and sum(s.racks for s in expected.sites) == most
-    assert expected.scenarios["dry"].running_mw == {"E0": pytest.approx(least)}
-    assert expected.certificate.objective == pytest.approx(
-        (0.75 * most * 40 + 0.25 * (least * 40 + (most - least) * 500)) * 8760
-    )
-    assert violations(dry("robust", **rules), robust) == violations(dry("expected", **rules), expected) == []
-
-
-@pytest.mark.slow
 @each(("rules", "name"), [({}, "rating"), ({"n1": "full"}, "security")])
 def test_a_year_may_stop_the_next_module(rules: dict[str, Any], name: str) -> None:
     """In the grid's own year there is room; the corridor of the dry one has none, and the site's plants are out."""
@@ -331,32 +253,18 @@ def test_a_year_may_stop_the_next_module(rules: dict[str, Any], name: str) -> No
 
 
 @pytest.mark.slow
-def test_an_outage_in_one_year_is_found() -> None:
+def test_violations_in_one_year_are_found() -> None:
+    """An outage, and a flow against the reactances; a plan of every decision has none."""
     plan = solved(dry("robust"))
-    flow = tuple(f.replaced(mw=-2.0) for f in plan.flows)
+    flow, run = tuple(f.replaced(mw=-2.0) for f in plan.flows), plan.scenarios["dry"]
     own = plan.replaced(generation_mw={"E0": 4.0, "E1": 2.0}, flows=flow)
-    found = {v.rule for v in violations(dry("robust", n1="full"), own)}
-    assert found == {"security[E0-E1, E0-E1] in dry"}
-
-
-@pytest.mark.slow
-def test_a_flow_against_the_reactances_of_one_year_is_found() -> None:
-    plan = solved(dry("robust"))
-    run = plan.scenarios["dry"]
-    turned = tuple(f.replaced(mw=f.mw / 2) for f in run.flows)
-    broken = plan.replaced(scenarios={"dry": run.replaced(flows=turned)})
-    assert "power_flow[E0-E1] in dry" in {v.rule for v in violations(dry("robust"), broken)}
-
-
-@pytest.mark.slow
-def test_every_decision_and_the_whole_checker() -> None:
+    assert {v.rule for v in violations(dry("robust", n1="full"), own)} == {"security[E0-E1, E0-E1] in dry"}
+    turned = run.replaced(flows=tuple(f.replaced(mw=f.mw / 2) for f in run.flows))
+    broken = violations(dry("robust"), plan.replaced(scenarios={"dry": turned}))
+    assert "power_flow[E0-E1] in dry" in {v.rule for v in broken}
     instance = dry("expected", n1="full").replaced(limits=Limits(max_batch_tokens=12800))
-    plan = solve(load_instance(instance.model_dump(mode="json", exclude_none=True)))
-    assert check(plan) == []
-    assert plan.sites is not None and plan.sites.certificate.space["outage_cuts"]
-
-
-IMPORTS = {"enabled": True, "share": 0.5, "reading": "import_share"}
+    whole = solve(load_instance(instance.model_dump(mode="json", exclude_none=True)))
+    assert check(whole) == [] and whole.sites.certificate.space["outage_cuts"]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -381,16 +289,9 @@ def test_a_dispatch_without_sites_keeps_the_rules_as_checked(seed: int) -> None:
 def test_the_load_of_a_node_without_a_site_is_no_draw_of_one(model: str) -> None:
     """A candidate that draws 0.3 MW of its own over its only line forbids no site elsewhere while it is closed."""
     nodes = node("E0", generation_mw=50.0), node("E1", generation_mw=0.0, load_mw=0.3)
-    lines = [line("E0", "E1", rating_mw=6.0, reactance_pu=0.01)]
-    rules = {"grid_model": model, "interconnect": IMPORTS}
-    assert racks(case(*nodes, lines=lines, rules=rules)) == {"E0": 10}
-
-
-def test_plants_feed_other_areas() -> None:
-    """An area without headroom feeds the load and the sites of another: headroom limits what its own sites draw."""
-    nodes = node("E0", generation_mw=9.0), node("W0", generation_mw=0.0, load_mw=4.0)
-    instance = case(*nodes, lines=[line("E0", "W0")], headroom={"E": 0.0, "W": 7.0})
-    assert racks(instance) == {"W0": 5}
+    imports = {"enabled": True, "share": 0.5, "reading": "import_share"}
+    grid = {"lines": [wire("E0", "E1", rating_mw=6.0)], "rules": {"grid_model": model, "interconnect": imports}}
+    assert racks(case(*nodes, **grid)) == {"E0": 10}
 
 
 @each(("generation", "expected"), [(3.0, {"W0": 9}), (9.0, {"E0": 6, "W0": 9})])
@@ -403,8 +304,7 @@ def test_an_area_short_of_plants_forbids_no_site_elsewhere(generation: float, ex
 @each(("rating", "expected"), [(3.0, {"W0": 2}), (2.0, {})])
 def test_what_is_fed_in_whatever_is_planned_must_go_somewhere(model, rating, expected) -> None:
     nodes = node("E0", generation_mw=0.0, load_mw=-3.0, site=False), node("W0", generation_mw=0.0, load_mw=1.0)
-    instance = case(*nodes, lines=[line("E0", "W0", rating_mw=rating, reactance_pu=0.01)], rules={"grid_model": model})
-    assert racks(instance) == expected
+    assert racks(case(*nodes, lines=[wire("E0", "W0", rating_mw=rating)], rules={"grid_model": model})) == expected
 
 
 @each("first", ["E0", "E9"])
@@ -414,6 +314,5 @@ def test_load_that_a_lost_line_leaves_dark_forbids_no_site_whatever_its_name(fir
     dark = node(first, generation_mw=0.0, load_mw=0.5, site=False)
     plants = {"generation_mw": 8.0, "largest_unit_mw": 1.0}
     nodes = dark, node("E1", **plants), node("E2", **plants, site=False)
-    lines = [line(first, "E1", reactance_pu=0.01), line("E1", "E2", circuits=3, reactance_pu=0.01)]
-    rules = {"grid_model": "dc", "n1": n1}
-    assert racks(case(*nodes, lines=lines, rules=rules, headroom={"E": 5.0})) == {"E1": 5}
+    grid = {"lines": [wire(first, "E1"), wire("E1", "E2", circuits=3)], "rules": {"grid_model": "dc", "n1": n1}}
+    assert racks(case(*nodes, **grid, headroom={"E": 5.0})) == {"E1": 5}

@@ -7,6 +7,7 @@ import pytest
 from best_splits import asking, split
 from each_case import each
 from joint_toys import toy
+from power_grids import with_years
 from site_grids import ANY, OPTIONS, case, line, node, placed_splits, racks, random_case
 from stored_plans import stored
 from worked_plan import edited, named
@@ -28,6 +29,7 @@ from planner.planning.load import load_instance
 from planner.solvers import highs
 
 BATCH = {"max_batch_tokens": 12800}
+EXPLICIT = {"enabled": True, "share": 0.5, "reading": "explicit"}
 
 
 def planned(instance: Instance, request: SitesRequest = ANY) -> SitesPlan:
@@ -49,39 +51,6 @@ def whole(instance: Instance) -> Plan:
     return plan
 
 
-def test_own_plants_lighten_the_import() -> None:
-    """3 MW of own plants and one circuit left of 2 MW allow 7 MW when half of the import must stay on."""
-    rules = {"interconnect": {"enabled": True, "share": 0.5, "reading": "import_share"}}
-    lines = [line("E0", "E1", rating_mw=2, circuits=2), line("E0", "E2", rating_mw=2)]
-    nodes = [node("E0", generation_mw=3), node("E1", site=False), node("E2", site=False)]
-    # Three lines carry 6 MW; four left of six for half of them.
-    assert racks(case(*nodes, lines=lines, rules=rules)) == 9
-    tight = [line("E0", "E1", rating_mw=2), line("E0", "E2", rating_mw=1), line("E0", "E2", id="third", rating_mw=1)]
-    rules["interconnect"]["share"] = 1.0
-    assert racks(case(*nodes, lines=tight, rules=rules)) == 5
-
-
-def test_sites_of_like_size() -> None:
-    """With at most twice the smallest, a site of 2 MW allows 4 beside it and not 8."""
-    nodes = [node("E0", generation_mw=8), node("W0", generation_mw=2)]
-    split = {"enabled": True, "min_interconnections": 2, "max_share": 1.0}
-    free = {"fault_split": split, "grid_model": "none"}
-    assert racks(case(*nodes, rules=free)) == 10
-    assert racks(case(*nodes, rules=free | {"share_balance": {"enabled": True, "max_ratio": 2.0}})) == 6
-    assert racks(case(*nodes, rules=free | {"share_balance": {"enabled": True, "max_ratio": 4.0}})) == 10
-
-
-def test_what_comes_late_is_left_out() -> None:
-    nodes = [node("E0", generation_mw=4), node("E1", generation_mw=4, ready_months=24)]
-    assert racks(case(*nodes, rules={"ready_within_months": 24, "grid_model": "none", "max_sites": 1})) == 8
-    only = [node("E0", generation_mw=4, site=False), node("E1", generation_mw=4, ready_months=24)]
-    assert racks(case(*only, rules={"ready_within_months": 23})) == 0
-    new = [{"id": "n", "a": "E0", "b": "E1", "rating_mw": 9, "capex_usd": 1, "lead_months": 60}]
-    ends = [node("E0", generation_mw=4), node("E1", generation_mw=4, site=False)]
-    assert racks(case(*ends, new_lines=new, rules={"ready_within_months": 60})) == 8
-    assert racks(case(*ends, new_lines=new, rules={"ready_within_months": 59})) == 4
-
-
 def upgradable(**rules: Any) -> Instance:
     upgrade = {"step_mw": 2, "max_steps": 2, "capex_usd": 1e6, "lead_months": 12}
     explicit = {"interconnect": {"enabled": True, "share": 1.0, "reading": "explicit"}}
@@ -99,23 +68,18 @@ def test_interconnect_is_bought_by_the_step() -> None:
     assert plan.cost is not None and plan.cost.capex_usd["upgrades"] == 2e6
 
 
-def soft(price: float, most: float = 3) -> Instance:
-    rules = {"soft": {"headroom": {"usd_per_year": price, "max_excess": most}}, "max_sites": 1}
+def soft(price: float) -> Instance:
+    rules = {"soft": {"headroom": {"usd_per_year": price, "max_excess": 3}}, "max_sites": 1}
     return case(node("E0"), headroom={"E": 4}, rules=rules, limits=BATCH)
 
 
 def test_a_soft_rule_is_broken_as_far_as_it_may_be_and_no_further() -> None:
-    """Headroom of 4 MW that may be exceeded by 3 holds 7 racks; the excess is stated and priced."""
+    """Headroom of 4 MW that may be exceeded by 3 holds 7 racks; the excess is stated and priced, more is found."""
     plan = whole(load_instance(soft(5e5), pins={"sites.racks": 7}))
     assert plan.sites is not None and sum(s.racks for s in plan.sites.sites) == 7
-    assert [(x.rule, x.amount, x.unit, x.usd_per_year) for x in plan.sites.excess] == [
-        ("headroom[E]", 3.0, "MW", 1.5e6)
-    ]
+    (excess,) = plan.sites.excess
+    assert (excess.rule, excess.amount, excess.unit, excess.usd_per_year) == ("headroom[E]", 3.0, "MW", 1.5e6)
     assert usd(asking(soft(5e5), 5)) - usd(asking(soft(0), 5)) == pytest.approx(5e5)
-
-
-def test_an_excess_that_is_not_allowed_is_found() -> None:
-    plan = whole(load_instance(soft(5e5), pins={"sites.racks": 7}))
     plan = edited(plan, instance__grid__rules__soft__headroom__max_excess=2)
     assert any(v.rule == "excess[headroom[E]]" for v in check(plan, stop=lambda: True))
 
@@ -141,14 +105,11 @@ def test_sites_beyond_a_soft_count_are_whole(excess: float) -> None:
     assert strategy_space_check.max_sites(i) == site_rules.max_sites(gather(i, ANY), RULES.values()) == 1 + int(excess)
 
 
-def dry(mode: str, **changes: Any) -> Instance:
-    scenarios = [{"name": "dry", "weight": 0.25, "generation_mw": {"W0": 1}, "energy_usd_per_mwh": {"E": 80}}]
-    nodes = [node("E0", generation_mw=4), node("W0", generation_mw=4)]
-    data = case(*nodes, rules={"scenarios": mode, "curtailment_usd_per_mwh": 500} | changes, limits=BATCH).model_dump(
-        exclude_none=True
-    )
-    data["grid"]["scenarios"] = scenarios
-    return load_instance(data)
+def dry(mode: str) -> Instance:
+    """Return 4 MW in the east and in the west, where 1 MW is left in a dry year."""
+    year = {"name": "dry", "weight": 0.25, "generation_mw": {"W0": 1}, "energy_usd_per_mwh": {"E": 80}}
+    split = case(node("E0", generation_mw=4), node("W0", generation_mw=4), limits=BATCH)
+    return with_years(split, mode, year, curtailment_usd_per_mwh=500)
 
 
 def test_a_robust_split_runs_whole_in_every_year() -> None:
@@ -159,9 +120,6 @@ def test_a_robust_split_runs_whole_in_every_year() -> None:
     assert plan.sites is not None and plan.sites.scenarios["dry"].running_mw == {"E0": 4.0, "W0": 1.0}
     stops = {x.node: x.stopped_by for x in sites.largest_loads(dry("robust"), OPTIONS)}
     assert stops == {"E0": ("generation",), "W0": ("generation",)}
-
-
-def test_another_budget_is_that_of_every_year() -> None:
     own = Sites(instance=dry("robust"))
     own.pay(dry("robust").replaced(limits__budget_usd=5e6))
     assert [year.instance.limits.budget_usd for year in (own.data, own.data.scenarios["dry"])] == [5e6, 5e6]
@@ -175,24 +133,6 @@ def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
     assert planned(dry("expected")).certificate.objective == pytest.approx(0.75 * own + 0.25 * year)
 
 
-@each(
-    ("own", "year", "weight", "chosen"),
-    [((40, 42), (40, 30), 0.1, "E"), ((40, 42), (40, 30), 0.5, "W"), ((40, 45), (60, 52), 0.5, "W"),
-     ((40, 45), (60, 52), 0.3, "E"), ((50, 20), (50, 90), 0.4, "W"), ((50, 20), (50, 90), 0.6, "E")],
-)  # fmt: skip
-def test_a_scenario_counts_by_its_weight(own, year, weight, chosen) -> None:
-    """A rack goes where the weighted mean of its energy is least: (1 - weight) own years, and as many of the other."""
-    mean = [(1 - weight) * a + weight * b for a, b in zip(own, year, strict=True)]
-    assert "EW"[mean.index(min(mean))] == chosen
-    now, rules = dict(zip("EW", own, strict=True)), {"scenarios": "expected", "curtailment_usd_per_mwh": 500}
-    data = case(node("E0"), node("W0"), usd_per_mwh=now, rules=rules, limits=BATCH).model_dump(exclude_none=True)
-    prices = dict(zip("EW", year, strict=True))
-    data["grid"]["scenarios"] = [{"name": "other", "weight": weight, "energy_usd_per_mwh": prices}]
-    plan = planned(asking(load_instance(data), 1))
-    assert [s.id[0] for s in plan.sites] == [chosen]
-    assert plan.certificate.objective == pytest.approx(min(mean) * 8760)
-
-
 def test_weights_above_one_are_refused() -> None:
     data = dry("expected").model_dump(mode="json", exclude_none=True)
     data["grid"]["scenarios"][0] |= {"weight": 0.6, "headroom_mw": {"X": 1}}
@@ -203,49 +143,37 @@ def test_weights_above_one_are_refused() -> None:
         load_instance(data)
 
 
-def short(**rules: Any) -> Instance:
-    explicit = {"enabled": True, "share": 0.5, "reading": "explicit"}
-    nodes = [node("E0", interconnect_mw=2), node("E1", interconnect_mw=1)]
-    return case(
-        *nodes, headroom={"E": 7}, rules={"interconnect": explicit, "max_sites": 1, "grid_model": "none"} | rules
-    )
-
-
 def test_what_would_do_does() -> None:
     """6 racks at one site lack 1 MW of interconnect: that, a site more or fewer racks would do, no headroom would."""
-    rules = ("interconnect", "site_count", "pins", "headroom")
-    found = {x.rule: x for x in sites.relaxations(asking(short(), 6), rules, OPTIONS)}
+
+    def short(mw: float) -> Instance:
+        rules = {"interconnect": EXPLICIT, "max_sites": 1, "grid_model": "none"}
+        nodes = node("E0", interconnect_mw=mw), node("E1", interconnect_mw=1)
+        return asking(case(*nodes, headroom={"E": 7}, rules=rules), 6)
+
+    names = ("interconnect", "site_count", "pins", "headroom")
+    found = {x.rule: x for x in sites.relaxations(short(2), names, OPTIONS)}
     assert found["interconnect"].rows == {"interconnect[E0]": pytest.approx(1.0)}
     assert found["pins"].amount == 2 and found["pins"].proved and found["site_count"].amount == 1
     assert "headroom" not in found or found["headroom"].amount == 0  # moving it does not help
-    nodes = [node("E0", interconnect_mw=3), node("E1", interconnect_mw=1)]
-    data = asking(short(), 6).model_dump(exclude_none=True)
-    data["grid"]["nodes"] = nodes
-    assert racks(Instance.model_validate(data)) == 6
-    data["grid"]["nodes"] = [node("E0", interconnect_mw=2.99), nodes[1]]
-    assert racks(Instance.model_validate(data)) == 0
+    assert (racks(short(3)), racks(short(2.99))) == (6, 0)
 
 
 def test_a_longer_route_would_do() -> None:
     """Two sites that must be in both interconnections are too far apart; their round trip would do."""
-    rules = {"max_rtt_ms": 10.0, "fault_split": {"enabled": True, "min_interconnections": 2, "max_share": 1.0}}
-    instance = case(node("E0"), node("W0"), rules=rules)
-    (rtt,) = sites.relaxations(instance, ("rtt", "fault_split"), OPTIONS)
-    more = {"max_rtt_ms": 10.0 + rtt.amount}
-    assert racks(case(node("E0"), node("W0"), rules=rules | more)) > 0
-    assert racks(case(node("E0"), node("W0"), rules=rules | {"max_rtt_ms": more["max_rtt_ms"] - 0.01})) == 0
+
+    def apart(ms: float) -> Instance:
+        split = {"enabled": True, "min_interconnections": 2, "max_share": 1.0}
+        return case(node("E0"), node("W0"), rules={"max_rtt_ms": ms, "fault_split": split})
+
+    (rtt,) = sites.relaxations(apart(10.0), ("rtt", "fault_split"), OPTIONS)
     assert (rtt.rule, rtt.unit) == ("rtt", "ms")
+    assert racks(apart(10.0 + rtt.amount)) > 0 == racks(apart(10.0 + rtt.amount - 0.01))
 
 
 SPLIT_RULES = [name for name, rule in RULES.items() if rule.scope == "split"]
 # Rules of whole splits, which say nothing of one node alone.
-FREE = {
-    "fault_split": {"enabled": False},
-    "max_sites": None,
-    "max_rtt_ms": None,
-    "share_balance": {"enabled": False},
-    "min_site_modules": 1,
-}
+FREE = {"fault_split": {"enabled": False}, "max_sites": None, "max_rtt_ms": None, "min_site_modules": 1}
 
 
 @pytest.mark.parametrize("seed", range(0, 24, 2))
@@ -275,18 +203,12 @@ def test_the_most_that_a_node_carries(seed: int) -> None:
         assert highs.run(m).solution is not None, x
 
 
-@pytest.mark.parametrize(
-    ("figures", "rules", "stops"),
-    [
-        ({"generation_mw": 0.9}, {"grid_model": "none"}, {"generation[E]"}),
-        ({"area_m2": 500.0}, {}, {"area[E0]"}),
-        ({"interconnect_mw": 0.4}, {"interconnect": {"enabled": True, "share": 0.5, "reading": "explicit"}},
-         {"interconnect[E0]"}),
-        ({"area_m2": 500.0, "interconnect_mw": 0.4}, {"interconnect": {"enabled": True, "reading": "explicit"}},
-         {"area[E0]", "interconnect[E0]"}),
-        ({"ready_months": 9.0, "area_m2": 500.0}, {"ready_within_months": 8.0}, {"area[E0]", "ready[E0]"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("figures", "rules", "stops"), [
+    ({"generation_mw": 0.9}, {"grid_model": "none"}, {"generation[E]"}), ({"area_m2": 500.0}, {}, {"area[E0]"}),
+    ({"interconnect_mw": 0.4}, {"interconnect": EXPLICIT}, {"interconnect[E0]"}),
+    ({"area_m2": 500.0, "interconnect_mw": 0.4}, {"interconnect": EXPLICIT}, {"area[E0]", "interconnect[E0]"}),
+    ({"ready_months": 9.0, "area_m2": 500.0}, {"ready_within_months": 8.0}, {"area[E0]", "ready[E0]"}),
+])  # fmt: skip
 def test_what_stops_a_node_that_carries_nothing(figures, rules, stops) -> None:
     i = case(node("E0", **figures), rules=rules, hardware={"cooling_kw_per_m2": 1.0})
     (found,) = sites.largest_loads(i, OPTIONS)
@@ -294,18 +216,12 @@ def test_what_stops_a_node_that_carries_nothing(figures, rules, stops) -> None:
     assert set(found.stopped_by) == stops
 
 
-@each(
-    ("area", "rating", "spare", "headroom", "names"),
-    # E0 has 2 MW of plants and two modules; E1 has plants of its own that feed it over one line.
-    [
-        (2000.0, 5.0, 1.0, 9.0, {"area[E0]"}),
-        (2000.0, 5.0, 0.9, 9.0, {"area[E0]", "generation"}),
-        (9000.0, 0.9, 5.0, 9.0, {"generation", "rating"}),
-        (9000.0, 5.0, 0.9, 9.0, {"generation"}),
-        (2000.0, 5.0, 1.0, 2.9, {"area[E0]", "headroom[E]"}),
-        (9000.0, 5.0, 5.0, 2.9, {"headroom[E]"}),
-    ],
-)
+# E0 has 2 MW of plants and two modules; E1 has plants of its own that feed it over one line.
+@each(("area", "rating", "spare", "headroom", "names"), [
+    (2000.0, 5.0, 1.0, 9.0, {"area[E0]"}), (2000.0, 5.0, 0.9, 9.0, {"area[E0]", "generation"}),
+    (9000.0, 0.9, 5.0, 9.0, {"generation", "rating"}), (9000.0, 5.0, 0.9, 9.0, {"generation"}),
+    (2000.0, 5.0, 1.0, 2.9, {"area[E0]", "headroom[E]"}), (9000.0, 5.0, 5.0, 2.9, {"headroom[E]"}),
+])  # fmt: skip
 def test_what_stops_the_third_module(area, rating, spare, headroom, names) -> None:
     """Plants that are not at work, and room on lines, count as what they are; all that stops it is named, no more."""
     wire = line("E0", "E1", rating_mw=rating)
