@@ -38,14 +38,9 @@ def years(physics: PlanPhysics) -> Iterator[tuple[str, dict[str, float], dict[st
     headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
     available = {node.id: node.generation_mw for node in physics.grid.nodes}
     load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
-    yield (
-        "",
-        headroom,
-        available,
-        ScenarioRun.model_construct(  # not validated: a broken plan's loads may be infinite
-            running_mw=load, generation_mw=plan.generation_mw, flows=plan.flows, energy_usd_per_year=0.0
-        ),
-    )
+    own: dict[str, Any] = {"running_mw": load, "generation_mw": plan.generation_mw, "flows": plan.flows}
+    # Not validated: a broken plan's loads may be infinite.
+    yield "", headroom, available, ScenarioRun.model_construct(**own, energy_usd_per_year=0.0)
     for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
         if scenario.name in plan.scenarios:
             of_year = headroom | scenario.headroom_mw, available | scenario.generation_mw
@@ -69,16 +64,15 @@ def generation(physics: PlanPhysics) -> Violations:
         by_area = defaultdict[str, float](float)
         for place in physics.standing:
             by_area[place.authority.id] += run.running_mw.get(place.site.id, 0.0)
-        for area, mw in sorted(by_area.items()):
-            limit = headroom[area] if rules.headroom else None
-            sides = limit, "MW drawn by its sites", "MW headroom"
+        for area, mw in sorted(by_area.items()) if rules.headroom else ():
+            sides = headroom[area], "MW drawn by its sites", "MW headroom"
             yield from within(physics, f"headroom[{area}]", mw, *sides, suffix)
         for node, mw in sorted(run.generation_mw.items()):
             rule, limit = f"generation[{node}]", available.get(node)
             yield from at_most(rule + suffix, 0.0, mw, "MW at least", "MW fed in")
             if limit is None:
-                nodes = f"none of the grid's {len(available)}"
-                yield broken(rule + suffix, f"{show(mw)} MW fed in at a node that is {nodes}")
+                what = f"{show(mw)} MW fed in at a node that is none of the grid's {len(available)}"
+                yield broken(rule + suffix, what)
             elif rules.generation:
                 yield from within(physics, rule, mw, limit, "MW fed in", right, suffix)
         if rules.generation and rules.grid_model == "none":  # an authority's spare power feeds its sites
@@ -144,7 +138,7 @@ def scenarios(physics: PlanPhysics, plan: SitesPlan) -> Violations:
             price = scenario.energy_usd_per_mwh.get(place.authority.id, place.authority.energy_usd_per_mwh)
             usd += cost.energy_usd_per_year(drawn, price)
             usd += cost.energy_usd_per_year(max(full - drawn, 0.0), rules.curtailment_usd_per_mwh)
-        for site in sorted(run.running_mw.keys() - {place.site.id for place in physics.standing}):
+        for site in sorted(run.running_mw.keys() - physics.places.keys()):
             yield broken(f"scenarios[{name}, {site}]", "draws power where there is no site")
         yield from figures(f"scenarios[{name}]", run, {"energy_usd_per_year": usd})
 

@@ -83,8 +83,8 @@ def failures_of(instance: Instance) -> Failures | None:
 
 def sections(physics: PlanPhysics) -> Violations:
     """Check that a plan has a reliability section just where its instance has failures, and each rule of it."""
-    failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
-    plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
+    failures, plan, layout = failures_of(physics.instance), physics.plan.reliability, physics.plan.layout
+    lanes = sorted({own.lanes for own in physics.plan.fabric.sites.values()} if physics.plan.fabric else ())
     wanted = failures is not None and layout is not None
     if wanted != (plan is not None):
         yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
@@ -96,8 +96,8 @@ def sections(physics: PlanPhysics) -> Violations:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
     rates, stops = recovery.part_stops_per_gpu_second(job.r, job.links), float(job.stops_per_second)
     by_part = {name: stops * SECONDS_PER_DAY * rate / sum(rates.values()) for name, rate in rates.items()}
-    extrapolated = layout.gpus_used > job.r.measured_gpus
-    yield from figures("stops", plan, {"stop_seconds": 1 / stops, "extrapolated": extrapolated})
+    found = {"stop_seconds": 1 / stops, "extrapolated": layout.gpus_used > job.r.measured_gpus}
+    yield from figures("stops", plan, found)
     yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
     yield from spare_racks(physics, plan, layout, job)
     yield from useful_share(plan, layout, replace(exposure, job=job))
@@ -105,17 +105,16 @@ def sections(physics: PlanPhysics) -> Violations:
 
 def spare_racks(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
     """Check that the reliability section has the spare racks of every site, the fewest that meet their target."""
-    own = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
-    work, spare, targets = -(-own // layout.racks_per_replica), plan.spare_gpus_per_rack, set(job.r.spare_targets)
+    work, spare = -(-layout.racks_gpus // layout.racks_per_replica), plan.spare_gpus_per_rack
     fit = recovery.rack_availability(job.r, work, spare) if spare >= 0 else 0.0
     yield from must_be("spares", "sites", sorted(plan.spare_racks_by_site), sorted(physics.replicas))
     yield from at_most("spares", work + spare, physics.gpus_per_rack, "GPUs work and stand by", "GPUs")
     yield from figures("spares", plan, {"rack_availability": fit})
-    if plan.spare_target not in targets:
-        yield broken("spares", f"a target of {plan.spare_target:g}, none of {sorted(targets)}")
+    if plan.spare_target not in job.r.spare_targets:
+        yield broken("spares", f"a target of {plan.spare_target:g}, none of {sorted(set(job.r.spare_targets))}")
+    both = "racks work and stand by"
     for site, racks in sorted(plan.spare_racks_by_site.items()):
-        rule, needed = f"spares[{site}]", physics.racks_in_use.get(site, 0)
-        there, both = physics.racks_by_site.get(site, 0), "racks work and stand by"
+        rule, needed, there = f"spares[{site}]", physics.racks_in_use.get(site, 0), physics.racks_by_site.get(site, 0)
         yield from at_most(rule, needed + racks, there, both, "racks at the site")
         if plan.spare_target <= 0 or racks < 0:
             yield from must_equal(rule, "spare racks", racks, 0)
@@ -127,8 +126,8 @@ def spare_racks(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan,
         yield from at_most(rule, fewer, plan.spare_target, "of the time with a rack less", "asked for")
     for site in sorted(physics.plan.fabric.sites) if physics.plan.fabric else ():
         rule, need = f"spares[{site}]", physics.racks_in_use.get(site, 0) + plan.spare_racks_by_site.get(site, 0)
-        wired = physics.wired_gpus_per_rack(site)
-        yield from at_most(rule, need, physics.cabled_racks(site), "racks work and stand by", "racks are cabled")
+        cabled, wired = physics.cabled_racks(site), physics.wired_gpus_per_rack(site)
+        yield from at_most(rule, need, cabled, both, "racks are cabled")
         yield from at_most(rule, spare, wired, "GPUs stand by", "GPUs of a rack are cabled")
 
 

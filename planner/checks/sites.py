@@ -4,7 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
@@ -33,19 +33,15 @@ def site_figures(physics: PlanPhysics) -> Violations:
     """Check that a site's place, racks, GPUs, power and area are those that the instance gives."""
     for place in physics.standing:
         site, node, rule = place.site, place.node, f"site_figures[{place.site.id}]"
-        hardware, fabric_mw = physics.instance.hardware, physics.fabric_mw(site.id)
+        hardware = physics.instance.hardware
         usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0))
         for name in ("balancing_authority", "latitude", "longitude"):
             yield from must_be(rule, name, getattr(site, name), getattr(node, name))
-        found = {
-            "interconnection": place.authority.interconnection,
-            "racks": site.modules * hardware.racks_per_module,
-            "gpus": site.racks * physics.gpus_per_rack,
-            "it_mw": cost.it_mw(hardware, site.racks, fabric_mw),
-            "facility_mw": cost.facility_mw(hardware, site.racks, fabric_mw),
-            "cooling_m2": cost.cooling_m2(hardware, site.racks, fabric_mw),
-            "interconnect_mw": usable if physics.grid.rules.interconnect.enabled else None,
-        }
+        drawn = hardware, site.racks, physics.fabric_mw(site.id)
+        found: dict[str, Any] = {name: getattr(cost, name)(*drawn) for name in ("it_mw", "facility_mw", "cooling_m2")}
+        found |= {"racks": site.modules * hardware.racks_per_module, "gpus": site.racks * physics.gpus_per_rack}
+        found["interconnection"] = place.authority.interconnection
+        found["interconnect_mw"] = usable if physics.grid.rules.interconnect.enabled else None
         yield from figures(rule, site, found)
 
 
@@ -113,8 +109,8 @@ def all_sites(physics: PlanPhysics) -> Violations:
         ("site_count", len(physics.standing), rules.max_sites, "open sites", "sites allowed"),
     ]
     if split.enabled and racks:
-        right = "interconnections with a site"
-        rows.append(("fault_split", split.min_interconnections, len(racks), "interconnections at least", right))
+        sides = "interconnections at least", "interconnections with a site"
+        rows.append(("fault_split", split.min_interconnections, len(racks), *sides))
         most = split.max_share * racks.total()
         rows += [(f"fault_split[{name}]", float(count), most, "racks", share) for name, count in sorted(racks.items())]
     for one, other in combinations((place.site.id for place in physics.standing), 2):
@@ -147,13 +143,9 @@ def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
         prices = wan.link_prices(physics.wan, {name: physics.places[name] for name in (link.a, link.b)})
         name = f"{link.a}, {link.b}"
-        found = {
-            "route_km": km,
-            "rtt_ms": wan.rtt_ms(physics.wan, km),
-            "capacity_gbps": gbps,
-            "fibre_pairs": wan.fibre_pairs(physics.wan, link.wavelengths),
-            "usd_per_year": cost.link_usd_per_year(physics.grid, physics.wan, prices, link.wavelengths),
-        }
+        found = {"route_km": km, "rtt_ms": wan.rtt_ms(physics.wan, km), "capacity_gbps": gbps}
+        found["fibre_pairs"] = wan.fibre_pairs(physics.wan, link.wavelengths)
+        found["usd_per_year"] = cost.link_usd_per_year(physics.grid, physics.wan, prices, link.wavelengths)
         yield from figures(f"link_figures[{name}]", link, found)
         rule, lit = f"wan_capacity[{name}]", f"Gbps of {link.wavelengths} wavelengths"
         yield from at_most(rule, link.required_gbps, gbps, "Gbps required", lit)
@@ -212,14 +204,12 @@ def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetr
 
 def requirements(physics: PlanPhysics) -> Requirements | None:
     """Recompute the demands on the wide area; None if no fibre design is needed, or sites or layout are broken."""
-    metrics, layout = physics.metrics, physics.plan.layout
+    metrics, layout, places = physics.metrics, physics.plan.layout, physics.places
     if not physics.wan.designed or len(physics.standing) < 2 or metrics is None or layout is None:
         return None
-    places = physics.places
     groups: dict[str, list[str]] = {}
-    for place in physics.standing:
-        if place.site.id in physics.replicas:
-            groups.setdefault(place.authority.interconnection, []).append(place.site.id)
+    for place in (place for place in physics.standing if place.site.id in physics.replicas):
+        groups.setdefault(place.authority.interconnection, []).append(place.site.id)
     net = wan.fibre_of(physics.wan, wan.places_of(physics.wan, places))
 
     def rtt(start: str, end: str) -> float:
@@ -237,17 +227,16 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
 
 def designed(physics: PlanPhysics) -> Violations:
     """Check that the wide area is designed just where the instance asks for it, between two sites or more, and how."""
-    wanted = physics.wan.designed and physics.instance.wan is not None and len(physics.standing) > 1
-    design = physics.plan.wan
+    design, sites = physics.plan.wan, len(physics.standing)
+    wanted = physics.wan.designed and physics.instance.wan is not None and sites > 1
     if wanted != (design is not None):
-        expected = f"{int(wanted)} expected with {len(physics.standing)} sites"
+        expected = f"{int(wanted)} expected with {sites} sites"
         yield broken("designed", f"{int(not wanted)} designs of the wide area planned, {expected}")
     if design is not None:
         yield from must_be("designed", "protection", design.protection, physics.wan.protection or "none")
         req = requirements(physics)
-        if req is not None:
-            for rule in (fastest_form, demands, routes, capacity, edges):
-                yield from rule(physics, req, design)
+        for rule in (fastest_form, demands, routes, capacity, edges):
+            yield from rule(physics, req, design) if req is not None else ()
 
 
 def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
@@ -301,8 +290,8 @@ def routes(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violatio
             if physics.wan.protection != "one_cut":
                 yield from must_be(rule, "backup", route.backup_edges, None)
                 continue
-            both = sorted(set(route.edges) & set(route.backup_edges or ()) & req.fibre.edges.keys())
-            shared = [edge for edge in both if req.fibre.edges[edge].cut]
+            both = set(route.edges) & set(route.backup_edges or ()) & req.fibre.edges.keys()
+            shared = sorted(edge for edge in both if req.fibre.edges[edge].cut)
             if route.backup_edges is None or shared:
                 backups = f"{int(route.backup_edges is not None)} backup routes that share {len(shared)} edges"
                 yield broken(rule, f"{backups} ({', '.join(shared)}), 1 that shares 0 expected")
@@ -355,12 +344,9 @@ def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violation
         yield from must_be(rule, "ends", sorted((edge.a, edge.b)), sorted((offered.a, offered.b)))
         yield from at_most(rule, 1, edge.wavelengths, "wavelengths at least", "wavelengths lit")
         yield from at_most(rule, edge.wavelengths, pairs * net.max_wavelengths_per_pair, "wavelengths", what)
-        found = {
-            "route_km": offered.route_km,
-            "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths),
-            "capacity_gbps": edge.wavelengths * net.wavelength_gbps,
-            "usd_per_year": cost.link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
-        }
+        found = {"route_km": offered.route_km, "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths)}
+        found["capacity_gbps"] = edge.wavelengths * net.wavelength_gbps
+        found["usd_per_year"] = cost.link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths)
         yield from figures(rule, edge, found)
     yield from figures("edges", design, {"capex_usd": req.capex_usd(physics, design)})
 

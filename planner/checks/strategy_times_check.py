@@ -1,8 +1,7 @@
 """Times of the checker's columns on a free network: floors of ranges, and the least over all splits of layers.
 
-Floors are of ranges of replicas and of micro-batches, whole tables at a time. Stages are as even as can be, nothing is
-slower than the transport itself, and fibre is free. Traffic is that of the fewest replicas of a range, state that ZeRO
-shares that of the most; with failures the clock is that of the best job.
+In ranges of replicas and micro-batches stages are as even as can be, nothing is slower than the transport itself, and
+fibre is free. Traffic is that of the fewest replicas, state that ZeRO shares of the most, the clock that of the best.
 """
 
 import math
@@ -19,8 +18,7 @@ from planner.checks.strategy_space_check import Cut, CutPipelines, max_sites
 from planner.physics import Floats, Ints
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.memory import weights_of
-from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
+from planner.physics.training.step_prediction import Pipeline, ShardedTimes
 from planner.physics.training.transformer import front_layers
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
@@ -72,14 +70,11 @@ class ColumnTimes:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of a layer and micro-batch of a checked column, with the ZeRO traffic that is not hidden."""
-        blocks = -(-self.ranges.min_replicas // self.ranges.block_replicas)
-        group = ReplicaGroup(  # of the largest all-reduce at least: on the site with most blocks
-            replicas_per_rack=self.ranges.replicas_per_rack,
-            racks=-(-blocks // max_sites(self.cut.space.instance)) * self.ranges.stage_racks,
-            shards=self.ranges.max_replicas,
-            slowdown=self.cut.space.transport_slowdown,
-        )
-        return step_prediction.sharded_times(self.pipeline, group)
+        own, space = self.ranges, self.cut.space
+        blocks = -(-own.min_replicas // own.block_replicas)
+        racks = -(-blocks // max_sites(space.instance)) * own.stage_racks  # at least, of the site with most blocks
+        sizes = {"replicas_per_rack": own.replicas_per_rack, "racks": racks, "shards": own.max_replicas}
+        return step_prediction.sharded_times(self.pipeline, ReplicaGroup(**sizes, slowdown=space.transport_slowdown))
 
     @cached_property
     def site_replicas(self) -> Ints:
@@ -138,7 +133,7 @@ class StepTimeBound(ColumnTimes):
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
         ends = [own.min_micro_batches, *([own.max_micro_batches] if self.cut.schedule == "zb-h1" else [])]
         counts, stage = (schedule.PipelineCounts(own.p, own.v, m) for m in ends), self.chunk * own.v
-        each = [pipeline_bubble_seconds(self.sharded, of, stage, self.send) for of in counts]
+        each = [step_prediction.pipeline_bubble_seconds(self.sharded, of, stage, self.send) for of in counts]
         return np.asarray(np.minimum.reduce(each) + self.tails[0], dtype=np.float64)
 
     @cached_property
@@ -184,19 +179,15 @@ class StepTimeBound(ColumnTimes):
         with np.errstate(divide="ignore"):
             ends = self.cut.space.failures.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
         low, least = (np.ceil(np.minimum(end * (1 - ROUNDING), 2.0**62)).astype(np.int64) for end in ends)
-        found = replace(
-            ranges,
-            min_replicas=np.maximum(ranges.min_replicas, low),
-            min_micro_batches=np.maximum(ranges.min_micro_batches, least),
-        ).part(which)
+        low, least = np.maximum(ranges.min_replicas, low), np.maximum(ranges.min_micro_batches, least)
+        found = ranges.over(low, ranges.max_replicas, least, ranges.max_micro_batches).part(which)
         return found.part(np.flatnonzero(self.seconds[which] < limit)).within(self.cut.total_micro_batches)
 
     def holding(self, seconds: Floats, *, every: bool) -> Ints:
         """Return the indices of checked ranges whose stages hold all layers in memory and in `seconds` seconds.
 
-        `every`: each stage as it is; else all as the last one, which has the fewest chunks in flight. A stage with l
-        layers takes l times the state of one layer, and for each chunk in flight l/v times the activations of one; a
-        recomputed layer keeps fewer activations and takes longer.
+        `every`: each stage as it is; else all as the last one, which has the fewest chunks in flight. A stage has the
+        state of its layers, and for each chunk in flight the activations of a v-th; recomputed layers keep fewer.
         """
         few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.times.machine.model)
         found, size = [few[:0]], max(1, MOST_CELLS // (int(self.ranges.p[few].max(initial=1)) if every else 1))
@@ -211,11 +202,10 @@ class StepTimeBound(ColumnTimes):
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Bound the layers but front ones that checked stages hold; `every`: with embeddings and head."""
         cut, machine, shape, order = self.cut, self.cut.times.machine, self.cut.shape, self.cut.schedule
-        replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)
-        arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, replicas, self.send)
-        spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
-        p, v, m, d, send, layer = spread
-        zero = self.zero_stage or 0
+        own, zero = self.ranges, self.zero_stage or 0
+        replicas = np.minimum(own.max_replicas, self.site_replicas)
+        arrays = own.p, own.v, own.min_micro_batches, replicas, self.send, self.sharded.layer_seconds
+        p, v, m, d, send, layer = (array[some, None] for array in np.broadcast_arrays(*arrays))
         overlap = np.where(v > 1, float("sends" in machine.software.overlaps), 0.0)
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
@@ -226,7 +216,7 @@ class StepTimeBound(ColumnTimes):
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
-        weights = weights_of(machine, shape)
+        weights = memory.weights_of(machine, shape)
         state = memory.gpu_state_bytes(machine, shape, weights, layers=1, ends=0, zero_stage=zero, replicas=d)
         flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
         kept = cut.layer_bytes.kept
@@ -304,9 +294,8 @@ class PipelineSplits(ColumnTimes):
     @cached_property
     def waits(self) -> float:
         """Fewest rounds in which a checked pipeline's unequal chunks wait, over its micro-batches."""
-        if not self.waiting:
-            return 0.0
-        return float(np.min(np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches))
+        rounds = np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches
+        return float(np.min(rounds)) if self.waiting else 0.0
 
     @cached_property
     def sizes(self) -> Ints:
@@ -338,9 +327,8 @@ class PipelineSplits(ColumnTimes):
         if self.cut.repeats == "no":
             fewest = np.where(self._memory_share(0) <= 1, 0 * every, NEVER)
         else:  # each recomputed layer after the first saves the same memory
-            none, one, full = self._memory_share(
-                np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :]
-            )
+            each = np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])
+            none, one, full = self._memory_share(each[:, None, :])
             saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
             more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
             some = np.where(np.minimum(one, full) <= 1, np.clip(1 + np.maximum(more, 0), 1, every), NEVER)
@@ -369,8 +357,7 @@ class PipelineSplits(ColumnTimes):
         pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
         stage = step_prediction.stage_seconds(sharded, self.v, sizes, repeats, self.send)
-        stages = np.arange(self.p)[:, None]
-        head = step_prediction.end_seconds(pipeline, stages, self.p)
+        head = step_prediction.end_seconds(pipeline, np.arange(self.p)[:, None], self.p)
         counts, repeat = schedule.PipelineCounts(self.p, self.v, 3 * self.p), pipeline.times.recompute_seconds
         wait = schedule.min_excess_seconds(counts, sizes, repeats, sharded.layer_seconds, repeat)
         waits, each = self.waits * wait, stage + head + pipeline.machine.software.host_seconds
@@ -409,8 +396,8 @@ class PipelineSplits(ColumnTimes):
             if math.isinf(replace(self, waiting=False).least()):
                 return math.inf
             most = -(-int(self.sizes[-1]) // self.v) if len(self.sizes) else 0
-            every, least = {*range(most + 1)} if rule == "chunks alike" else {0, most}, int(self.cut.repeats == "some")
-            numbers = sorted(each for each in every if each >= least)
+            every = range(most + 1) if rule == "chunks alike" else sorted({0, most})
+            numbers = (each for each in every if each or self.cut.repeats != "some")
             return min((replace(self, each=each).least() for each in numbers), default=math.inf)
         layers, best = self.cut.space.layers, self.limit
         if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
@@ -449,10 +436,8 @@ class PipelineSplits(ColumnTimes):
 def witness(
     cut: Cut, zero_stage: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
-    """Return (micro-batches, least seconds of one) of layer splits of a checked column below the limit, or None.
-
-    `micro_batches` are ascending; a set of them is halved while its lower bound is below the limit.
-    """
+    """Return (micro-batches, least seconds of one) of layer splits of a checked column below the limit, or None."""
+    # Of the ascending micro-batches a set is halved while its lower bound is below the limit.
     found = PipelineSplits.of(cut, zero_stage, pipelines, replicas, micro_batches, limit).least()
     if math.isinf(found):
         return None

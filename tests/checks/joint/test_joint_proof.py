@@ -39,7 +39,7 @@ TOYS: list[tuple[int, dict[str, Any]]] = [
 
 def messages(i: Instance, days: float, proof: JointProof) -> list[str]:
     phi = 1.0 if i.network is None else i.network.transport.slowdown
-    return [v.message for v in missing_columns(i, days, proof, transport_slowdown=phi)]
+    return [v.message for v in missing_columns(Space(instance=i, transport_slowdown=phi), days, proof)]
 
 
 def least_on_a_free_network(i: Instance) -> float:
@@ -215,14 +215,24 @@ def test_a_stop_is_heeded_where_no_number_of_micro_batches_is_allowed(monkeypatc
         return micro_batches[:0]
 
     monkeypatch.setattr(Space, "counts", none)
-    assert list(missing_columns(toy(2), 1e9, JointProof(), transport_slowdown=PHI, stop=lambda: bool(looked))) == []
+    assert (
+        list(
+            missing_columns(
+                Space(instance=toy(2), transport_slowdown=PHI), 1e9, JointProof(), stop=lambda: bool(looked)
+            )
+        )
+        == []
+    )
     assert len(looked) == 1
 
 
 def test_a_stop_is_heeded_before_any_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipelines of a model of very many layers take long, and no less memory: a check told to stop makes none."""
     monkeypatch.setattr(CutPipelines, "part", lambda *_: pytest.fail("pipelines were enumerated"))
-    assert list(missing_columns(toy(2), 1e9, JointProof(), transport_slowdown=PHI, stop=lambda: True)) == []
+    assert (
+        list(missing_columns(Space(instance=toy(2), transport_slowdown=PHI), 1e9, JointProof(), stop=lambda: True))
+        == []
+    )
 
 
 def test_a_bound_without_a_largest_batch_is_refused() -> None:
