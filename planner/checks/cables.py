@@ -48,8 +48,7 @@ class CableTally:
         self.cables: Counter[tuple[str, str]] = Counter()
         self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
         self.ticked: Counter[str] = Counter()  # ports in use by tier
-        self.twice: list[str] = []  # ports of several cables
-        self.absent: list[str] = []  # ports that are not there
+        self.twice, self.absent = list[str](), list[str]()  # ports of several cables, and ports that are not there
         for cable in stream:
             parts = 1 if cable.low_tier == "gpu" else split
             self.cables[cable.low_tier, cable.high_tier] += len(cable.low) * parts
@@ -193,8 +192,7 @@ def links_and_flows(design: Design, stages: list[list[int]], *, wrap: bool) -> I
     }
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     # Groups have leaf domains, and pods if there are several; a tree's tiers but the uppermost have links out.
-    levels = min(design.pods, 2) if design.grouped else design.tiers - 1
-    for level in BLOCKS[:levels]:
+    for level in BLOCKS[: min(design.pods, 2) if design.grouped else design.tiers - 1]:
         racks, rails, tier, number = blocks[level]
         # Of groups the links that flows are assured of; a tree's are its cables by block.
         links = design.exits[level] if design.grouped else cables[tier] / number

@@ -14,7 +14,7 @@ from planner.instance.instance import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
-from planner.plan.certificate import Certificate
+from planner.plan.certificate import Certificate, CheaperPlan, FreedLayout, SimplerPlan
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LEAST_CAPITAL, PoolsPlan
 
@@ -98,7 +98,8 @@ def _capital_usd(physics: PlanPhysics) -> float | None:
     price, split = cost.recomputed(physics), physics.plan.sites
     if price is None:
         return None
-    in_all = cost.total_usd(physics) if physics.instance.objective.minimize == cost.TCO else price.total_usd
+    by_run = physics.instance.objective.minimize == cost.TCO
+    in_all = getattr(cost.run_of(physics), cost.TCO, None) if by_run else price.total_usd
     return None if in_all is None else in_all + (split.excess_usd if split else 0.0)
 
 
@@ -131,27 +132,25 @@ def objective(physics: PlanPhysics) -> Violations:
         yield from at_most("objective", result.bound, decision.certificate.bound, "bound", "proven by the certificate")
 
 
-def cheaper(physics: PlanPhysics) -> Violations:
+@needs("cheaper")
+def cheaper(physics: PlanPhysics, cheaper: CheaperPlan) -> Violations:
     """Check that the cheaper plan that the objective names costs less, is almost as fast, and breaks no bound."""
     result, usd, rule = physics.plan.objective, _capital_usd(physics), "objective[cheaper]"
-    if result.cheaper is None:
-        return
     if result.name != "days_to_train" or result.value is None or usd is None:
         yield broken(rule, f"a cheaper plan where {result.name} is {show(result.value)}, fewest days expected")
         return
-    days, share, own = result.cheaper.days_to_train, 1 + certificate.ALMOST_AS_FAST, "days of the cheaper plan"
+    days, share, own = cheaper.days_to_train, 1 + certificate.ALMOST_AS_FAST, "days of the cheaper plan"
     yield from at_most(rule, days, result.value * share, own, f"days, {share:g} times the plan's")
     yield from at_most(rule, result.bound, days, "days, the bound", own)
-    if result.cheaper.capital_usd >= usd:
-        yield broken(rule, f"{show(result.cheaper.capital_usd)} USD of the cheaper plan >= {show(usd)} USD of the plan")
+    if cheaper.capital_usd >= usd:
+        yield broken(rule, f"{show(cheaper.capital_usd)} USD of the cheaper plan >= {show(usd)} USD of the plan")
 
 
-def simplest(physics: PlanPhysics) -> Violations:
+@needs("simplest")
+def simplest(physics: PlanPhysics, simpler: SimplerPlan) -> Violations:
     """Check that the simpler plan that the objective names is within 2 % of the fewest days and no dearer."""
     result, rule = physics.plan.objective, "objective[simplest]"
-    simpler, fewest_days = result.simplest, result.ends[0].value if result.ends else result.value
-    if simpler is None:
-        return
+    fewest_days = result.ends[0].value if result.ends else result.value
     if physics.instance.objective.minimize != "days_to_train" or not fewest_days:
         yield broken(rule, f"a simpler plan where the goal is {result.name}, fewest days expected")
         return
@@ -165,11 +164,10 @@ def simplest(physics: PlanPhysics) -> Violations:
     yield from at_most(rule, simpler.recomputed_layers, layers, "recomputed layers", "layers")
 
 
-def freed(physics: PlanPhysics) -> Violations:
+@needs("freed")
+def freed(physics: PlanPhysics, free: FreedLayout) -> Violations:
     """Check that the framework's rules bind the layers of stages, and how much faster the plan is without them."""
-    free, rule, layout = physics.plan.objective.freed, "objective[freed]", physics.plan.layout
-    if free is None:
-        return
+    rule, layout = "objective[freed]", physics.plan.layout
     yield from must_be(rule, "framework", free.framework, physics.instance.workload.rules.framework or "none")
     if layout is None or physics.metrics is None:
         yield broken(rule, "a layout without rules where the plan has no layout")
@@ -311,17 +309,12 @@ def _of_pools(physics: PlanPhysics) -> Iterator[Claim]:
             "given": (certificate.given_to_pool(owned.get(name), phi),), "solver": (certificate.POOLS_BRANCHING,),
         }  # fmt: skip
     given = "; ".join(f"{name}: {certificate.given_to_pool(racks, phi)}" for name, racks in owned.items())
-    boxes, searches = pools.certificate.space.get("boxes"), pools.certificate.space.get("searches")
     allowed: dict[str, tuple[Any, ...]] = {"variables": (len(owned),), "constraints": (len(owned) + 1,)}  # a share each
-    allowed |= {
-        "minimizes": (certificate.POOLS_MINIMIZES,),
-        "solver": (certificate.POOLS_BRANCHING,),
-        "given": (given,),
-    }
-    if isinstance(boxes, int) and isinstance(searches, int):
-        words_of = {"small": certificate.SMALL_BATCH, "searches": searches, "boxes": boxes}
-        allowed["formulation"] = (certificate.POOLS_FORMULATION.format(**words_of),)
-    yield "pools_claims", pools.certificate, allowed
+    allowed |= {"minimizes": (certificate.POOLS_MINIMIZES,), "solver": (certificate.POOLS_BRANCHING,)}
+    counts = {name: pools.certificate.space.get(name) for name in ("searches", "boxes")}
+    if all(isinstance(count, int) for count in counts.values()):
+        allowed["formulation"] = (certificate.POOLS_FORMULATION.format(small=certificate.SMALL_BATCH, **counts),)
+    yield "pools_claims", pools.certificate, allowed | {"given": (given,)}
 
 
 @needs("pools")
@@ -360,7 +353,5 @@ def solved(physics: PlanPhysics) -> Violations:
 
 
 WITHOUT_PLAN = (reason, solved)
-RULES = (
-    reason, each_certificate, objective, cheaper, simplest, freed, ends, status, claims, shares_space, declared_space,
-    solved,
-)  # fmt: skip
+OF_BOUNDS = (each_certificate, objective, status, claims, shares_space, declared_space)
+RULES = (*WITHOUT_PLAN, *OF_BOUNDS, cheaper, simplest, freed, ends)

@@ -193,8 +193,7 @@ def pools_in_conflict(physics: PlanPhysics, why: Conflict) -> Violations:
     for name, drawn, unit in (("facility_power_mw", pools_mw(physics.instance), "MW"), ("budget_usd", usd, "USD")):
         limit = getattr(limits, name)
         if f"limits.{name}" in why.rules and limit is not None and drawn <= limit:
-            sides = f"{show(drawn)} {unit} of all pools <= {show(limit)} {unit}"
-            yield broken("pools_in_conflict", f"{sides}, no conflict")
+            yield broken("pools_in_conflict", f"{show(drawn)} {unit} of all pools <= {show(limit)} {unit}, no conflict")
 
 
 CONFLICT_RULES: tuple[Rule, ...] = (known_rules, ended, pools_in_conflict, no_column)

@@ -12,12 +12,12 @@ from planner.physics.site import cost
 from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
-TCO = "total_cost_of_ownership_usd"
+TCO = "total_cost_of_ownership_usd"  # the goal, and the figure of the run
 CENT = 0.01
 RUN_FIGURES = {
     "run_length": ("days", "years"),
     "run_energy": ("energy_mwh", "energy_joules_per_token", "carbon_tonnes"),
-    "run_money": ("total_cost_of_ownership_usd", "usd_per_million_tokens"),
+    "run_money": (TCO, "usd_per_million_tokens"),
 }
 
 
@@ -67,13 +67,13 @@ def budget(physics: PlanPhysics) -> Violations:
     limit, found = physics.instance.limits.budget_usd, recomputed(physics)
     spent = {("budget", "in all"): found.total_usd if found is not None else None}
     if physics.instance.objective.minimize == TCO:
-        spent["budget[run]", "until the run ends"] = total_usd(physics)
+        spent["budget[run]", "until the run ends"] = getattr(run_of(physics), TCO, None)
     for (rule, what), usd in spent.items():
         if limit is not None and usd is not None and usd > limit + CENT:
             yield broken(rule, f"{show(usd)} USD {what} > {show(limit)} USD budget")
 
 
-def _run(physics: PlanPhysics) -> RunPlan | None:
+def run_of(physics: PlanPhysics) -> RunPlan | None:
     """Recompute the cost and energy of a plan's run over its days; None where days or a price are not known."""
     instance, money, pools = physics.instance, recomputed(physics), physics.plan.pools
     trained = pools or (physics.plan.layout.metrics if physics.plan.layout is not None else None)
@@ -86,18 +86,12 @@ def _run(physics: PlanPhysics) -> RunPlan | None:
     return cost.run_section(instance, trained.days_to_train, money, mw, authorities)
 
 
-def total_usd(physics: PlanPhysics) -> float | None:
-    """Recompute the cost in USD of a plan over its run, capital included; None where its days or a price is unknown."""
-    run = _run(physics)
-    return run.total_cost_of_ownership_usd if run is not None else None
-
-
 @needs("run")
 def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
     """Check a run's length, energy, CO2 and cost, in all, by site and by year; a plan without days has none."""
     if physics.plan.layout is None and physics.plan.pools is None:
         yield broken("run_length", f"{stated.days:g} days stated of a plan that has 0 layouts")
-    run = _run(physics)
+    run = run_of(physics)
     if run is None:
         return
     for rule, names in RUN_FIGURES.items():
@@ -164,8 +158,8 @@ def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
     """Check that a curve's points cover, within the share stated, every plan whose days its bounds allow.
 
     A plan between two neighbours takes at least the bound in days of the dearer one. Either point covers it: the dearer
-    one by the share that its capital is above the cheaper one's, the cheaper one at no more capital.
-    Where the whole curve is the goal, its share rests on nodes of the search that the plan does not hold.
+    one by the share that its capital is above the cheaper one's, the cheaper one at no more capital. Where the whole
+    curve is the goal, its share rests on nodes of the search that the plan does not hold.
     """
     if curve.epsilon is None or not curve.points or physics.instance.objective.minimize == "frontier":
         return

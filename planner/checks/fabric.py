@@ -1,8 +1,4 @@
-"""Rules of the fabric: it can be wired, its counts are right, it meets the instance's limits, and it hides traffic.
-
-A fabric requested alone is built of the offered parts, cables every host, and is the cheapest of its kinds (`ALONE`).
-No row of a frontier of fabrics dominates another, and the figures of each follow from its choices (`frontier`).
-"""
+"""Rules of the fabric: it can be wired, its counts are right, it meets the instance's limits, and it hides traffic."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -160,8 +156,7 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
 def joined_racks(instance: Instance, wired_gpus: int) -> float:
     """Bound the racks of the largest fabric that can be wired where its leaf is pinned or it has one or two tiers.
 
-    Designs are tried, the largest leaf domains first. Infinity where a leaf keeps a port towards a third tier or
-    another group.
+    Infinity where a leaf keeps a port towards a third tier or another group. The largest leaf domains are tried first.
     """
     network, pins, nic = instance.network, instance.pins, instance.hardware.gpu_nic_bytes_per_second
     every = (path for path in sorted(pins, key=len) if path.startswith("fabric."))
@@ -268,8 +263,7 @@ def pins(physics: PlanPhysics) -> Violations:
 
 def question(physics: PlanPhysics) -> Violations:
     """Check that the question for a fabric alone is stated in full, and that its hash is that of the question."""
-    network = physics.instance.network
-    if network is None or physics.instance.hardware.racks is None:
+    if physics.instance.network is None or physics.instance.hardware.racks is None:
         yield broken("question", "no network or no number of hosts, both expected")
     yield from must_be("question", "instance_sha256", physics.plan.instance_sha256, instance_sha256(physics.instance))
 
@@ -401,8 +395,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     # All pipeline sends leave their leaf, pod and zone, where there are several. The exchange of gradients of one
     # stage loads the uplinks most where the stage's racks are close together.
     price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
-    near = [min(1.0, racks / size) for racks in design.block_racks]
-    free = transport.free_uplinks(design, exchange_gbps, *near)
+    free = transport.free_uplinks(design, exchange_gbps, *(min(1.0, racks / size) for racks in design.block_racks))
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
     slow, _ = transport.slowdowns(physics.transport_slowdown, transport.uplink_loads(design, leaving, free=free))

@@ -13,12 +13,13 @@ from planner.checks.fabric import joined_racks
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.strategy_space_check import Cut, CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, fastest_ranges, witness
+from planner.instance.grid import Grid
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance, hardware_kind
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
-from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of, shape_values
+from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of
 from planner.plan.certificate import AlternativeProof, ExcludedColumn, JointProof
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -32,10 +33,6 @@ Cuts = list[tuple[float, Cut, CutPipelines]]  # each with the floor of its colum
 Listed = dict[Key, list[ExcludedColumn]]
 CUT = (*(LAYOUT_KEYS.get(choice.name, choice.name) for choice in fields(LayerShape)), "schedule")
 NAMES = (*CUT, "zero_stage", "pipeline_parallel", "virtual_stages", "stages_per_rack")
-
-
-def _cut_key(cut: Cut) -> Key:
-    return (*shape_values(cut.shape).values(), cut.schedule)
 
 
 def name_of(key: Key) -> str:
@@ -70,7 +67,7 @@ def missing_columns(
     for cut in space.cuts():
         if stop():
             return
-        pipelines, own = cut.pipelines, unmet[_cut_key(cut)]
+        pipelines, own = cut.pipelines, unmet[cut.key]
         for key in list(own):
             zero, p, v, per_rack = key[len(CUT) :]
             same = (pipelines.p == p) & (pipelines.v == v) & (pipelines.stages_per_rack == per_rack)
@@ -94,7 +91,7 @@ def _columns_below(space: Space, cuts: Cuts, days: float, listed: Listed, stop: 
             runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.p)))
             for some in columns_in_time(cut, zero, runs, limit, stop):
                 for pipelines, replicas, micro_batches in some.columns():
-                    key = (*_cut_key(cut), zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
+                    key = (*cut.key, zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
                     if key in wrong:
                         continue
                     own = listed.get(key, ())
@@ -200,8 +197,7 @@ def joint_proof(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     (block, racks), network = _block(physics, layout), physics.instance.network
     if block is None:
         tensor, context, _ = layout.degrees
-        racks_are = f"racks of {physics.gpus_per_rack} GPUs"
-        yield broken("joint_proof", f"TP {tensor} x CP {context} on {racks_are}: no block")
+        yield broken("joint_proof", f"TP {tensor} x CP {context} on racks of {physics.gpus_per_rack} GPUs: no block")
         return
     days: float | None = layout.metrics.days_to_train
     if goal == "days_to_train":
@@ -250,18 +246,16 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
-    grid, leads, latest = instance.grid, list[float](), math.inf
-    if grid is not None:
-        leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
-        leads += [line.lead_months for line in grid.new_lines]
-        leads += [node.ready_months for node in grid.nodes if node.site]
-        latest = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
+    grid = instance.grid or Grid(balancing_authorities=(), nodes=())
+    leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
+    leads += [line.lead_months for line in grid.new_lines]
+    leads += [node.ready_months for node in grid.nodes if node.site]
+    latest = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
     for hardware in instance.hardware.each_alone():
         asked, own_months = instance.replaced(hardware=hardware), hardware.ready_months
         waits = {max(own_months, lead) for lead in leads if lead <= latest} or {own_months}
         for months in sorted(waits):
-            last = months == max(waits)
-            one = asked if last else asked.replaced(grid__rules__ready_within_months=months)
+            one = asked if months == max(waits) else asked.replaced(grid__rules__ready_within_months=months)
             yield (*hardware_kind(hardware), months), one
 
 
@@ -308,8 +302,8 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     elif stated == "fabric" and block is not None:
         largest = block.racks * (racks // block.racks // max_sites(physics.instance) + 1)
         if largest <= joined:
-            block_makes = f"one more block makes {largest:,} racks of a site <= {joined:,.0f} joined"
-            yield broken("limited_by", f"fabric stated, but {block_makes}")
+            makes = f"one more block makes {largest:,} racks of a site <= {joined:,.0f} joined"
+            yield broken("limited_by", f"fabric stated, but {makes}")
     elif stated in ("owned_racks", "fabric") or (stated == "budget" and physics.instance.limits.budget_usd is None):
         yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
     elif stated == "layout" and block is not None:

@@ -83,8 +83,7 @@ def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     yield from once("racks", "entries of racks_per_stage_by_site", layout.racks_per_stage_by_site, by_site)
     for site, count in sorted(by_site.items()):
         if site not in planned:
-            sites = f"{count} replicas at {site!r}, none of the plan's {len(planned)} sites"
-            yield broken(f"replicas[{site}]", sites)
+            yield broken(f"replicas[{site}]", f"{count} replicas at {site!r}, none of the plan's {len(planned)} sites")
         rule, need = f"racks[{site}]", strategy.site_group_racks(count, physics.gpus_per_rack)
         stated, what = layout.racks_per_stage_by_site.get(site), f"racks of a stage for {count:,} replicas"
         yield from must_equal(rule, what, stated, need)
@@ -307,13 +306,10 @@ def chosen(physics: PlanPhysics) -> Violations:
 def buildable(_: PlanPhysics, asked: Choose, _stated: ModelChoice, model: Model) -> Violations:
     """Check that a chosen model's heads, layers and width divide as its family asks, and its width-to-depth ratio."""
     family = asked.family
-    for what, value, part in (
-        ("heads", model.heads, family.heads_multiple_of),
-        ("layers", model.layers, family.layers_multiple_of),
-        ("hidden", model.hidden, model.heads),
-    ):
-        if value % part:
-            yield broken(f"buildable[{what}]", f"{value} is no multiple of {part}")
+    parts_of = {"heads": family.heads_multiple_of, "layers": family.layers_multiple_of, "hidden": model.heads}
+    for name, part in parts_of.items():
+        if getattr(model, name) % part:
+            yield broken(f"buildable[{name}]", f"{getattr(model, name)} is no multiple of {part}")
     yield from must_equal("buildable[head_size]", "head_size", model.head, family.head_size)
     rule, aspect, what = "buildable[aspect]", model.hidden / model.layers, "hidden over layers"
     yield from at_most(rule, family.min_aspect, aspect, f"{what} at least", what)
@@ -345,9 +341,8 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
     # The bound on its loss is that of the best model for the bound on its compute.
     rule, bound = "choice_figures[loss_bound]", physics.plan.objective.bound
-    at_bound = _model_at(asked, stated.flop_bound)
-    if at_bound:
-        yield from figures(rule, stated, {"loss_bound": min(at_bound["loss"], stated.loss)})
+    best = min(_model_at(asked, stated.flop_bound)["loss"], stated.loss)
+    yield from figures(rule, stated, {"loss_bound": best})
     if bound is not None:
         yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
     for tried, days in stated.days_by_flop.items():

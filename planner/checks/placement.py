@@ -1,7 +1,7 @@
 """Rules of a placement: a plan's stages on racks and leaf domains, and a job on the nodes of a cluster."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import count as numbers_from_0
@@ -19,6 +19,7 @@ from planner.plan.plan_sections import LayoutPlan, PlacementPlan
 
 STOPPED = ("proved", "limit", "interrupted", "failed")
 SLACK = 1e-9  # of a ratio: rounding
+Pods = frozenset[tuple[str, ...]]
 
 
 @needs("placement")
@@ -26,9 +27,8 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
     """Check that a placement has the replicas of every site and no other, as its stripes and blocks have them."""
     placed, planned = placement.sites.keys(), physics.racks_by_site.keys()
     yield from once("every_site", "placements", placed, planned & (physics.replicas.keys() | placed))
-    for name in ("stripes", "blocks_by_site"):
-        if getattr(placement, name):
-            yield from once("known_sites", f"entries of {name}", getattr(placement, name), placed)
+    for name, entries in (("stripes", placement.stripes), ("blocks_by_site", placement.blocks_by_site)):
+        yield from once("known_sites", f"entries of {name}", entries, placed if entries else ())
 
 
 @needs("placement")
@@ -37,8 +37,7 @@ def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
     layout = physics.plan.layout
     stages = layout.rack_stages if layout else 0
     for site, placed in sorted(placement.sites.items()):
-        total, wired = physics.cabled_racks(site), site in physics.wired and site in physics.stages
-        size = physics.wired[site].domain_racks if wired else 0
+        total, design = physics.cabled_racks(site), physics.wired.get(site) if site in physics.stages else None
         for fragment in placed.assignment if site in physics.racks_by_site else ():
             racks, stage, domain = racks_of(fragment.racks, total), fragment.stage, fragment.leaf_domain
             if not 0 <= stage < stages:
@@ -46,9 +45,10 @@ def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
             if isinstance(racks, str):
                 yield broken(f"known_racks[{site}]", f"stage {stage}: {racks}")
                 continue
+            size = design.domain_racks if design is not None else 0
             first, last = domain * size, min((domain + 1) * size, total) - 1
-            outside = next((rack for rack in racks if not first <= rack <= last), None) if wired else None
-            if outside is not None:
+            outside = next((rack for rack in racks if not first <= rack <= last), None)
+            if design is not None and outside is not None:
                 what = f"rack {outside} is not from {first} to {last}, leaf domain {domain}"
                 yield broken(f"leaf_domain[{site}]", f"stage {stage}: {what}")
     for site, ranks in sorted(physics.stages.items()):
@@ -180,7 +180,7 @@ class Replay:
         """Return the leaves under which a placement puts groups of ranks."""
         return [{self.leaf[self.placed.nodes[rank]] for rank in ranks} for ranks in groups]
 
-    def pods(self, nodes: Iterable[str]) -> frozenset[tuple[str, ...]]:
+    def pods(self, nodes: Iterable[str]) -> Pods:
         """Return the pods that hold the nodes of a placement."""
         return frozenset(self.above[self.leaf[node]][:1] for node in nodes)
 
@@ -316,8 +316,7 @@ def neighbours(replay: Replay) -> Violations:
     stated = next((figure.value for figure in replay.placed.figures if "boundaries" in figure.name), None)
     if stated is None:
         return
-    blocks: dict[tuple[int, ...], frozenset[tuple[str, ...]]] = {}
-    outside: list[str] = []
+    blocks, outside = defaultdict[tuple[int, ...], Pods](frozenset), list[str]()
     if job.mesh:
         order = list(replay.exchanges)
         split = (any(len(on) > 1 for on in replay.leaves(lines)) for lines in replay.exchanges.values())
@@ -325,13 +324,10 @@ def neighbours(replay: Replay) -> Violations:
         rest = [axis for axis in reversed(job.mesh) if axis not in order]
         outside = [*sorted(rest, key=lambda axis: axis == "pipeline"), *reversed(order[at + 1 :])]
         for place, ranks in lines_of(job, "").items():
-            key = tuple(dict(place)[axis] for axis in outside)
-            blocks[key] = blocks.get(key, frozenset()) | replay.pods(nodes[rank] for rank in ranks)
+            blocks[tuple(dict(place)[axis] for axis in outside)] |= replay.pods(nodes[rank] for rank in ranks)
     if outside:
-        lines: dict[tuple[int, ...], list[frozenset[tuple[str, ...]]]] = {}
-        for key in sorted(blocks):
-            lines.setdefault(key[:-1], []).append(blocks[key])
-        found = sum(len(one | other) > 1 for line in lines.values() for one, other in pairwise(line))
+        steps = (pair for pair in pairwise(sorted(blocks)) if pair[0][:-1] == pair[1][:-1])  # along one line
+        found = sum(len(blocks[one] | blocks[other]) > 1 for one, other in steps)
     else:  # pods with groups of their own, and groups across pods, are runs of one line
         runs = list(blocks.values()) if job.mesh else [replay.pods(group.nodes) for group in replay.placed.groups]
         found = len({run for run in runs if len(run) == 1}) + sum(len(run) > 1 for run in runs) - 1

@@ -39,11 +39,10 @@ class Failures:
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate by job size the least stretch by failures of larger jobs, and the least per GPU up to the next size.
+        """Tabulate by job size the least stretch by failures of larger jobs, and the least per GPU, negative to ascend.
 
-        Stops are those of the smaller size, and checkpoints are written by the larger; elastic jobs lose replicas of no
-        GPUs, as the replicas that are away may be negligible against the stalls. The stretch per GPU is negative, so
-        that it ascends.
+        Stops are those of a size, checkpoints are written by the next; elastic jobs lose replicas of no GPUs, as the
+        replicas that are away may be negligible against the stalls.
         """
         gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
         written = self.job.state_bytes * math.exp(-GRID)
@@ -53,8 +52,7 @@ class Failures:
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
         """Bound from below the stretch by failures of every job with `replicas` replicas or more."""
-        _, above, _ = self._table
-        gpus = np.maximum(np.asarray(replicas) * replica_gpus, 1.0)
+        gpus, (_, above, _) = np.maximum(np.asarray(replicas) * replica_gpus, 1.0), self._table
         at = np.floor(np.log(gpus) / GRID - ROUNDING).astype(np.int64)
         return above[np.clip(at, 0, len(above) - 1)]
 
@@ -144,14 +142,11 @@ def useful_share(plan: ReliabilityPlan, layout: LayoutPlan, exposure: recovery.E
         yield broken("useful_share", f"{way_on}: 0 such ways to go on")
         return
     stretch, way = own
-    interval = float(way.interval_seconds)
-    checkpoints = {
-        "checkpoint_bytes": exposure.job.state_bytes,
-        "checkpoint_write_seconds": float(exposure.job.write_seconds(way.target)),
-        "checkpoint_interval_seconds": interval if interval < math.inf else None,
-        "restart_seconds": float(exposure.job.restart_seconds(way.recovery)),
-    }
-    yield from figures("checkpoints", plan, checkpoints)
+    interval, job = float(way.interval_seconds), exposure.job
+    found = {"checkpoint_bytes": job.state_bytes, "restart_seconds": float(job.restart_seconds(way.recovery))}
+    found["checkpoint_write_seconds"] = float(job.write_seconds(way.target))
+    yield from figures("checkpoints", plan, found)
+    yield from figures("checkpoints", plan, {"checkpoint_interval_seconds": interval if interval < math.inf else None})
     yield from figures("useful_share", plan, {"useful_share": 1 / stretch})
     yield from must_equal("useful_share", "of the metrics", metrics.useful_share, plan.useful_share)
     best = min(least for least, _ in known.values())

@@ -25,7 +25,8 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
         @wraps(rule)
         def checked(physics: PlanPhysics) -> Violations:
             instance, workload = physics.instance, physics.instance.workload
-            owners = {"network": instance, "metrics": physics, "choose": workload, "model": workload}
+            owners: dict[str, object] = {"network": instance, "metrics": physics, "choose": workload, "model": workload}
+            owners |= dict.fromkeys(("cheaper", "simplest", "freed"), physics.plan.objective)
             found = [getattr(owners.get(name, physics.plan), name, None) for name in names]
             if not any(part is None for part in found) and not ("layout" in names and physics.faults):
                 yield from rule(physics, *found)

@@ -32,12 +32,11 @@ def known_site(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 def site_figures(physics: PlanPhysics) -> Violations:
     """Check that a site's place, racks, GPUs, power and area are those that the instance gives."""
     for place in physics.standing:
-        site, node, rule = place.site, place.node, f"site_figures[{place.site.id}]"
-        hardware = physics.instance.hardware
+        site, node, hardware = place.site, place.node, physics.instance.hardware
+        rule, drawn = f"site_figures[{site.id}]", (hardware, site.racks, physics.fabric_mw(site.id))
         usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0))
         for name in ("balancing_authority", "latitude", "longitude"):
             yield from must_be(rule, name, getattr(site, name), getattr(node, name))
-        drawn = hardware, site.racks, physics.fabric_mw(site.id)
         found: dict[str, Any] = {name: getattr(cost, name)(*drawn) for name in ("it_mw", "facility_mw", "cooling_m2")}
         found |= {"racks": site.modules * hardware.racks_per_module, "gpus": site.racks * physics.gpus_per_rack}
         found["interconnection"] = place.authority.interconnection
@@ -61,14 +60,11 @@ def bought(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
     """Yield (kind, name, months until ready) of each site, new line and upgrade that the checked plan uses."""
-    for place in physics.standing:
-        yield "site", place.site.id, place.node.ready_months
-    for line in physics.grid.new_lines:
-        if line.id in physics.built:
-            yield "line", line.id, line.lead_months
-    for node in physics.grid.nodes:
-        if node.upgrade and node.id in physics.steps:
-            yield "upgrade", node.id, node.upgrade.lead_months
+    yield from (("site", place.site.id, place.node.ready_months) for place in physics.standing)
+    lines = (line for line in physics.grid.new_lines if line.id in physics.built)
+    yield from (("line", line.id, line.lead_months) for line in lines)
+    nodes = (node for node in physics.grid.nodes if node.id in physics.steps)
+    yield from (("upgrade", node.id, node.upgrade.lead_months) for node in nodes if node.upgrade)
 
 
 def each_site(physics: PlanPhysics) -> Violations:
@@ -76,14 +72,13 @@ def each_site(physics: PlanPhysics) -> Violations:
     rules, rule = physics.grid.rules, physics.grid.rules.interconnect
     fed = physics.plan.sites.generation_mw if physics.plan.sites else {}
     smallest = min((place.site.racks for place in physics.standing), default=0)
-    for place in physics.standing:
-        site, node, draw, usable = place.site, place.node, physics.load_mw(place.site.id, place.site.racks), None
+    for site, node in ((place.site, place.node) for place in physics.standing):
+        draw, usable = physics.load_mw(site.id, site.racks), None
         if rule.reading == "import_share":
             own = node.generation_mw if rules.grid_model == "none" else fed.get(node.id, 0.0)
             draw = max(draw + node.load_mw - own - WATT_MW, 0.0)
         if rule.enabled:
-            steps = physics.steps.get(node.id, 0)
-            usable = usable_interconnect_mw(physics.grid, node, physics.built, steps) or 0.0
+            usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0)) or 0.0
         cooled = cost.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
         ratio = rules.share_balance.max_ratio
         most, times = ratio * smallest if rules.share_balance.enabled else None, f"racks, {ratio:g} times {smallest:,}"
@@ -133,8 +128,7 @@ def joins_two_sites(physics: PlanPhysics, link: Link) -> bool:
 def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that one link joins every two open sites, its figures, and that it fits fibre and the assumed exchange."""
     known, limit = sorted(physics.places), physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
-    pairs = (tuple(sorted({link.a, link.b})) for link in plan.links)
-    yield from once("linked", "links", pairs, combinations(known, 2))
+    yield from once("linked", "links", (tuple(sorted({link.a, link.b})) for link in plan.links), combinations(known, 2))
     layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
     assumed = layout.assumptions.wan_gbps if layout is not None else None
     if layout is not None and len(training) > 1 and assumed is None:
@@ -160,11 +154,10 @@ def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 def pins(physics: PlanPhysics, _: SitesPlan) -> Violations:
     """Check the racks in all, the racks of single sites and the number of open sites against the instance's pins."""
     planned, pinned = physics.racks_by_site, physics.instance.pins
+    stated = {f"sites.racks.{site}": racks for site, racks in planned.items()} | {"sites.racks": sum(planned.values())}
     for path, racks in sorted(pinned.items()):
-        if path == "sites.racks" or path.startswith("sites.racks."):
-            site = path.removeprefix("sites.racks").removeprefix(".")
-            stated = planned.get(site, 0) if site else sum(planned.values())
-            yield from must_equal(f"pins[{path}]", "racks against the pin", stated, racks)
+        if path.startswith("sites.racks"):
+            yield from must_equal(f"pins[{path}]", "racks against the pin", stated.get(path, 0), racks)
     limit = pinned.get("sites.max_sites")
     yield from at_most("pins[sites.max_sites]", len(planned), limit, "open sites", "sites pinned")
 
@@ -216,8 +209,7 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
         routes = net.routes(min(start, end), max(start, end), 1)
         return net.rtt_ms(routes[0]) if routes else math.inf
 
-    window = window_seconds(physics, layout, metrics)
-    offered = wan.forms(groups, metrics.gradient_bytes_per_stage, rtt)
+    window, offered = window_seconds(physics, layout, metrics), wan.forms(groups, metrics.gradient_bytes_per_stage, rtt)
     form = wan.choose_form(physics.wan, offered, window, rtt)
     exchange = wan.sync_demands(physics.wan, form, window, rtt)
     every = (*exchange, *wan.traffic_demands(physics.wan, sorted(places), net.node))
@@ -311,17 +303,14 @@ def _astray(net: SiteFibre, edges: tuple[str, ...], start: str, end: str) -> str
 def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     """Check that each fibre edge carries no more than its wavelengths do, whichever one edge is cut."""
     lit_gbps = {edge.id: edge.wavelengths * physics.wan.wavelength_gbps for edge in design.edges}
-    survives = physics.wan.protection == "one_cut"
-    cuts = sorted(name for name, edge in req.fibre.edges.items() if edge.cut and survives)
-    peak: dict[str, float] = {}
-    for cut in (None, *cuts):
+    peak, cuts = dict[str, float](), sorted(name for name, edge in req.fibre.edges.items() if edge.cut)
+    for cut in (None, *(cuts if physics.wan.protection == "one_cut" else ())):
         state, loads = f"{cut!r} is cut" if cut else "nothing is cut", defaultdict[str, float](float)
-        for _, demand, given in req.stated(design):
-            for route in demand.routes:
-                edges = (route.backup_edges or ()) if cut in route.edges else route.edges
-                known = tuple(name for name in edges if name in req.fibre.edges)
-                for name in known:
-                    loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
+        for route, given in ((route, given) for _, demand, given in req.stated(design) for route in demand.routes):
+            edges = (route.backup_edges or ()) if cut in route.edges else route.edges
+            known = tuple(name for name in edges if name in req.fibre.edges)
+            for name in known:
+                loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
         for name, gbps in sorted(loads.items()):
             peak[name] = max(peak.get(name, 0.0), gbps)
             limit = lit_gbps.get(name, 0.0)
@@ -333,17 +322,16 @@ def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violat
 
 def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     """Check that wavelengths are only on fibre that exists, once, within its pairs, at its price."""
+    net, known = physics.wan, req.fibre.edges
     for name, count in sorted(Counter(edge.id for edge in design.edges).items()):
-        if count > int(name in req.fibre.edges):
-            yield broken(f"edges[{name}]", f"{count} entries for {int(name in req.fibre.edges)} edges of that id")
-    for edge in design.edges:
-        offered, rule, net = req.fibre.edges.get(edge.id), f"edges[{edge.id}]", physics.wan
-        if offered is None:
-            continue
-        pairs, what = offered.max_pairs, f"wavelengths on {offered.max_pairs} fibre pairs"
+        if count > int(name in known):
+            yield broken(f"edges[{name}]", f"{count} entries for {int(name in known)} edges of that id")
+    for edge, offered in ((edge, known[edge.id]) for edge in design.edges if edge.id in known):
+        rule, most = f"edges[{edge.id}]", offered.max_pairs * net.max_wavelengths_per_pair
+        what = f"wavelengths on {offered.max_pairs} fibre pairs"
         yield from must_be(rule, "ends", sorted((edge.a, edge.b)), sorted((offered.a, offered.b)))
         yield from at_most(rule, 1, edge.wavelengths, "wavelengths at least", "wavelengths lit")
-        yield from at_most(rule, edge.wavelengths, pairs * net.max_wavelengths_per_pair, "wavelengths", what)
+        yield from at_most(rule, edge.wavelengths, most, "wavelengths", what)
         found = {"route_km": offered.route_km, "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths)}
         found["capacity_gbps"] = edge.wavelengths * net.wavelength_gbps
         found["usd_per_year"] = cost.link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths)

@@ -27,7 +27,7 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
 from planner.physics.training.operations import LayerShape, limits_expert_overlap
-from planner.physics.training.parallel_strategy import block_of
+from planner.physics.training.parallel_strategy import block_of, shape_values
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
@@ -81,11 +81,9 @@ class Space:
 
     def cuts(self) -> Iterator["Cut"]:
         """Yield every way to cut a layer in the checker's declared space, with each pipeline schedule."""
-        machine, phi = self.machine, self.transport_slowdown
-        schedules = self.pinned("schedule", machine.software.schedules)
-        rules, model, sequence = self.rules, machine.model, machine.sequence
-        fronts = dict[LayerShape, LayerTimes]()
-        taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
+        machine, fronts = self.machine, dict[LayerShape, LayerTimes]()
+        schedules, of = self.pinned("schedule", machine.software.schedules), (machine.model, machine.sequence)
+        taken = (shape for shape in self._shapes() if not any(broken_shapes(self.rules, shape, *of)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
             exposed = replace(whole, experts_overlap=False)
@@ -96,7 +94,7 @@ class Space:
                 ways += [(exposed, "some", True)] if repeats != "no" else []
                 ways += [(exposed, repeats, False)]
             for one, kept, overlaps in ways:
-                times = step_prediction.pipeline_of(machine, one, phi, fronts)
+                times = step_prediction.pipeline_of(machine, one, self.transport_slowdown, fronts)
                 for schedule in schedules:
                     own = replace(times, order=schedule)
                     yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
@@ -264,9 +262,13 @@ class Cut:
     @property
     def pipelines(self) -> CutPipelines:
         """The pipelines of a checked cut, enumerated when they are asked for: a check may have to stop before."""
-        every = self.space.pipelines(self.shape.degrees, self.schedule)
-        way = self.overlapping
+        every, way = self.space.pipelines(self.shape.degrees, self.schedule), self.overlapping
         return every if way is None else every.part(may_overlap_experts(every.p, every.v) == way)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What tells a checked cut from others: its shape's values and its schedule."""
+        return (*shape_values(self.shape).values(), self.schedule)
 
     @property
     def total_micro_batches(self) -> int:
@@ -280,13 +282,6 @@ class Cut:
         each = usual.forward_seconds + usual.backward_seconds
         lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
         return self.space.layers - math.ceil(front_layers(self.times.machine.model) * lighter / each - ROUNDING)
-
-    @cached_property
-    def send_seconds(self) -> tuple[float, float]:
-        """Seconds that a checked cut's pipeline send takes between stages of different racks, and of one rack."""
-        both = self.times, step_prediction.inside_rack(self.times)
-        far, near = (float(times.send(self.space.transport_slowdown, 2)) for times in both)
-        return far, near
 
     @cached_property
     def layer_bytes(self) -> memory.LayerBytes:
@@ -306,8 +301,7 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * hardware.rack.price_usd > budget + CENT
         return 0 if over_power or over_budget else racks
-    each = hardware.racks_per_module
-    most = [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
+    each, most = hardware.racks_per_module, [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / cost.facility_mw(hardware, each))
     racks = each * math.floor(max(0.0, min(*most, MANY)) * (1 + SLACK))

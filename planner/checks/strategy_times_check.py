@@ -32,8 +32,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int], limit: float) -> CutPipelines:
     """Return a checked cut's pipelines with all replicas and micro-batches that a limit in seconds a sequence leaves.
 
-    The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
-    pipeline has at least a whole round of micro-batches.
+    The replicas fill whole blocks of racks and share the experts; interleaved pipelines have a whole round at least.
     """
     shape, total, pins, times = cut.shape, cut.total_micro_batches, cut.space.instance.pins, cut.times.times
     most = np.zeros_like(pipelines.p)
@@ -83,8 +82,9 @@ class ColumnTimes:
 
     @cached_property
     def send(self) -> Floats:
-        """Seconds of one pipeline send between stages of a checked column."""
-        (far, near), p = self.cut.send_seconds, self.ranges.p
+        """Seconds of one pipeline send between stages of a checked column, of different racks or of one."""
+        both, p = (step_prediction.inside_rack(self.cut.times), self.cut.times), self.ranges.p
+        near, far = (float(times.send(self.cut.space.transport_slowdown, 2)) for times in both)
         return np.asarray(np.where(p <= self.ranges.stages_per_rack, near, far) * (p > 1), dtype=np.float64)
 
 
@@ -111,11 +111,9 @@ class StepTimeBound(ColumnTimes):
         """
         own, p, v = self.ranges, self.ranges.p, self.ranges.v
         low, high = own.min_micro_batches, own.max_micro_batches
-        short = schedule.effective_micro_batches(high, p, v) / high
-        rounds = np.where(high // p > (low - 1) // p, 1.0, short)
+        rounds = np.where(high // p > (low - 1) // p, 1.0, schedule.effective_micro_batches(high, p, v) / high)
         last = np.minimum(low // p * p + p - 1, high)
-        waits = np.maximum(0, last // p - 2) / last
-        more = self.cut.times.times.recompute_seconds
+        waits, more = np.maximum(0, last // p - 2) / last, self.cut.times.times.recompute_seconds
         counts = schedule.PipelineCounts(p, v, 3 * p)
         wait = schedule.min_excess_seconds(counts, self.layers, 0, self.sharded.layer_seconds, more)
         other = np.where(p == 1, self.pipeline.ends, 0.0) + self.cut.times.machine.software.host_seconds
@@ -143,8 +141,7 @@ class StepTimeBound(ColumnTimes):
             return self.cut.times.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, (most, most))
-        each = self.sharded, None, counts, self.layers, self.chunk, self.send
-        parts = step_prediction.once_parts(*each, alone=True)
+        parts = step_prediction.once_parts(self.sharded, None, counts, self.layers, self.chunk, self.send, alone=True)
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
         return sum(parts.values()), ends
@@ -218,8 +215,7 @@ class StepTimeBound(ColumnTimes):
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
         weights = memory.weights_of(machine, shape)
         state = memory.gpu_state_bytes(machine, shape, weights, layers=1, ends=0, zero_stage=zero, replicas=d)
-        flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
-        kept = cut.layer_bytes.kept
+        flying, kept = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v, cut.layer_bytes.kept
         # A first stage with smaller chunks first keeps fewer layers in flight than its chunks' mean, at most by these.
         larger = schedule.larger_in_flight(p, m, smaller_first=front_layers(machine.model) == 0)
         first = (stage == 0) | (not every)  # or what stands for it
@@ -300,8 +296,7 @@ class PipelineSplits(ColumnTimes):
     @cached_property
     def sizes(self) -> Ints:
         """Layers that a checked pipeline's stage may hold, ascending, from what others leave up to the limit."""
-        layers, others = self.cut.space.layers, self.p - 1
-        spared = max(0.0, -self.pipeline.first_excess_seconds)
+        layers, others, spared = self.cut.space.layers, self.p - 1, max(0.0, -self.pipeline.first_excess_seconds)
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + SPLIT_ROUNDING)
         most = math.floor(min(layers - others * self.v, in_time))
         return np.arange(max(self.v, layers - others * most), most + 1)
@@ -364,8 +359,7 @@ class PipelineSplits(ColumnTimes):
         waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * pipeline.head)  # the head may fill the smallest chunk
         # What a short last round loses of layers and what unequal chunks wait may be the same seconds.
         layers = sizes * sharded.layer_seconds + repeats * pipeline.times.recompute_seconds
-        other_seconds = (self.rounds - 1) * np.maximum(0.0, each - layers)
-        found = np.maximum(self.rounds * each, each + other_seconds + waits)
+        found = np.maximum(self.rounds * each, each + (self.rounds - 1) * np.maximum(0.0, each - layers) + waits)
         return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
 
     @cached_property
@@ -379,12 +373,10 @@ class PipelineSplits(ColumnTimes):
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
-        rounds = None if self.micro_batches[0] == self.micro_batches[-1] else (most, most)
-        found = []
+        rounds, found = None if self.micro_batches[0] == self.micro_batches[-1] else (most, most), []
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)
-            parts = step_prediction.once_parts(self.sharded, None, own, layers, chunk, self.send)
-            found.append(sum(parts.values()))
+            found.append(sum(step_prediction.once_parts(self.sharded, None, own, layers, chunk, self.send).values()))
         return np.minimum.reduce(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:

@@ -156,7 +156,7 @@ def choice(law: Any = LAW, loss: Any = None, *, stated: bool = True, **shape: in
     asked = SimpleNamespace(law=law, loss=loss, family=FAMILY)
     model = Model.model_validate({"name": "chosen", **GOOD, **shape})
     workload = SimpleNamespace(choose=asked, model=model, tokens=1e8)
-    plan = SimpleNamespace(model_choice=object() if stated else None)
+    plan = SimpleNamespace(model_choice=object() if stated else None, objective=None)
     return SimpleNamespace(instance=SimpleNamespace(workload=workload), plan=plan)
 
 
