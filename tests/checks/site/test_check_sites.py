@@ -24,6 +24,7 @@ from planner.physics.site import cost
 from planner.plan.plan import Plan
 
 PLAN = small()
+ONE_EACH = INSTANCE["wan"] | {"max_wavelengths_per_pair": 1}
 # Loads: e1 1.2, w1 0.9 MW. Plants: e1 0.9, e2 0.3, w1 0.9 MW. Flows: e1-e2 0.1, the built circuit 0.2 MW.
 EDGES = [
     ("headroom", "grid__balancing_authorities__0__headroom_mw", 1.2, 1.1999),
@@ -36,6 +37,8 @@ EDGES = [
     ("fault_split", "grid__rules__fault_split__max_share", 0.5715, 0.5714),
     ("fault_split", "grid__rules__fault_split__min_interconnections", 2, 3),
     ("site_count", "grid__rules__max_sites", 2, 1), ("rtt", "grid__rules__max_rtt_ms", 39.66, 39.65),
+    # Two wavelengths fit two pairs of one wavelength each, and not one.
+    ("wan_capacity", "wan", ONE_EACH | {"max_fibre_pairs": 2}, ONE_EACH | {"max_fibre_pairs": 1}),
 ]  # fmt: skip
 
 
@@ -112,13 +115,6 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
     found = named(edited_at(PLAN, path, change))
     assert found == set() if rule is None else rule in found
-
-
-def test_fibre_that_cannot_be_leased() -> None:
-    """Two wavelengths fit two pairs of one wavelength each, and not one."""
-    one_each = {**INSTANCE["wan"], "max_wavelengths_per_pair": 1}
-    assert rules(small(wan={**one_each, "max_fibre_pairs": 2})) == set()
-    assert rules(small(wan={**one_each, "max_fibre_pairs": 1})) == {"wan_capacity"}
 
 
 @each(("pins", "broken"), [
@@ -369,14 +365,11 @@ def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
     assert not any(r.startswith("budget") for r in broken(free))
 
 
-def test_loads_without_end_are_refused_by_their_rules() -> None:
+def test_loads_without_end_and_links_without_length_are_judged_by_their_rules() -> None:
     """Racks whose draw is infinite in MW break the headroom of their area; no rule of the power flow fails on them."""
     found = named(edited_at(PLAN, "sites.sites.0.racks", 10**307))
     assert "headroom[EAST]" in found and not {"sites.generation", "sites.balance", "sites.rating"} & found
-
-
-def test_a_link_of_no_length_is_paid_by_no_length() -> None:
-    """Two sites at one place: the bill has the 0 km between them, whatever length the link states."""
+    # Two sites at one place: the bill has the 0 km between them, whatever length the link states.
     nodes = [{**node, "latitude": 40, "longitude": -76} for node in GRID["nodes"]]
     plan = edited_at(edited_at(PLAN, "instance.grid.nodes", nodes), "sites.links.0.route_km", 500.0)
     at_0_km = next(v for v in violations(plan, stop=lambda: True) if v.rule == "parts[capex_usd.wan]")
