@@ -1,8 +1,4 @@
-"""Rules of a fabric's cables one by one, of its WAN gateway, and of the links that pipeline sends and rings share.
-
-The load of sends and rings is counted a second time: sends from the order of passes, links from the cables, and flows
-from the racks placed.
-"""
+"""Rules of a fabric's cables one by one, of its WAN gateway, and of the links that pipeline sends and rings share."""
 
 import math
 from collections import Counter
@@ -52,8 +48,7 @@ class CableTally:
         self.cables: Counter[tuple[str, str]] = Counter()
         self.used = {tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()}
         self.ticked: Counter[str] = Counter()  # ports in use by tier
-        self.twice: list[str] = []  # ports of several cables
-        self.absent: list[str] = []  # ports that are not there
+        self.twice, self.absent = list[str](), list[str]()  # ports of several cables, and ports that are not there
         for cable in stream:
             parts = 1 if cable.low_tier == "gpu" else split
             self.cables[cable.low_tier, cable.high_tier] += len(cable.low) * parts
@@ -83,9 +78,7 @@ def cables(physics: PlanPhysics) -> Violations:
     """Check that a fabric's cables use no switch port twice, reach every GPU once, and are as many as stated."""
     for site, fabric, _, design in wired(physics):
         rule, gateway, split = f"cables[{site}]", fabric.wan_gateway, design.split
-        shapes: dict[str, tuple[int, int]] = {
-            tier.name: (tier.switches, design.tier_ports[tier.name] * split) for tier in fabric.tiers
-        }
+        shapes = {str(tier.name): (tier.switches, design.tier_ports[tier.name] * split) for tier in fabric.tiers}
         shapes |= {WAN_GATEWAY: (gateway.switches, design.ports * split)} if gateway else {}
         ports = max(switches * each for switches, each in shapes.values())
         if max(design.endpoint_links, design.switch_links, design.wan_gateway_links, ports) > MAX_TICKED:
@@ -109,8 +102,7 @@ def cables(physics: PlanPhysics) -> Violations:
             # Down ports of a switch at the edge may stay free; no switch uses more than stated.
             used = int(total.used[tier.name].sum(axis=1).max(initial=0))
             parts = tier.down_ports * (1 if tier.name == "leaf" else split) + tier.up_ports * split
-            _, wan_links = design.top_ports
-            parts += wan_links * split * (tier is fabric.tiers[-1])
+            parts += design.top_ports[1] * split * (tier is fabric.tiers[-1])  # links to a WAN gateway
             if used > parts:
                 stated = f"{parts:,}, {tier.down_ports:,} down + {tier.up_ports:,} up"
                 yield broken(rule, f"{tier.name}: {used:,} ports of a switch in use > {stated}")
@@ -131,30 +123,23 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
             continue
         # The rate is enough for the gradients: 8·bytes/t_wan <= ports · rate.
         carried, sent = gateway.wan_ports * switch.port_gbps, exchange_gbps(physics, site)
-        ports = "Gbps of the WAN gateway's ports"
-        yield from at_most(f"wan_gateway_rate[{site}]", sent, carried, "Gbps of gradients", ports)
+        sides = "Gbps of gradients", "Gbps of the WAN gateway's ports"
+        yield from at_most(f"wan_gateway_rate[{site}]", sent, carried, *sides)
         design = physics.wired.get(site)
         if design is None:
             continue
         price = wan_gateway_bill(network, switch, design)
-        found = {
-            "wan_gbps": gbps,
-            "wan_ports": design.networks * transport.wan_ports(gbps, design.networks, switch.port_gbps),
-            "uplinks": design.wan_gateway_links,
-            "switches": design.wan_gateways,
-            "cost_usd": price.usd,
-            "power_mw": price.mw,
-            "exchange_gbps": sent,
-        }
+        found = {"wan_gbps": gbps, "cost_usd": price.usd, "power_mw": price.mw, "exchange_gbps": sent}
+        found |= {"uplinks": design.wan_gateway_links, "switches": design.wan_gateways}
+        found["wan_ports"] = design.networks * transport.wan_ports(gbps, design.networks, switch.port_gbps)
         yield from figures(f"wan_gateway_counts[{site}]", gateway, found)
         if site in physics.crossings:
             rule, loads = f"wan_gateway_uplinks[{site}]", design.exchange_loads(sent, *physics.crossings[site].stage_in)
             for level, (load, links) in loads.items():
                 sides = f"Gbps of gradients at a {level}", "Gbps of its uplinks"
                 yield from at_most(rule, load * switch.port_gbps, links * switch.port_gbps, *sides)
-            each = (loads.get(level, (0.0, 1.0)) for level in BLOCKS)
-            taken = {f"{level}_uplink_share": load / links for level, (load, links) in zip(BLOCKS, each, strict=True)}
-            yield from figures(rule, gateway, taken)
+            shares = {level: load / links for level, (load, links) in loads.items()}
+            yield from figures(rule, gateway, {f"{level}_uplink_share": shares.get(level, 0.0) for level in BLOCKS})
 
 
 def exchange_gbps(physics: PlanPhysics, site: str) -> float:
@@ -182,9 +167,8 @@ def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> transpo
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
     """Count the pipeline sends that leave a stage of several racks while the stage's own all-reduce rings run.
 
-    With gradients reduced once a step, the rings of a chunk begin within its last backward pass, and the chunk sends
-    once more behind it, if any stage comes before. With gradients or weights sharded (ZeRO-2 and 3) rings run in every
-    pass, and each send that no pass hides meets them.
+    With gradients reduced once a step, the rings of a chunk begin within its last backward pass, behind which it sends
+    once more if any stage comes before. Under ZeRO-2 and 3 rings run in every pass, and meet each send that is exposed.
     """
     software, virtual_stages = machine_of(physics.instance).software, layout.virtual_stages
     places = layout.pipeline_parallel
@@ -199,12 +183,8 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
 
 
 def links_and_flows(design: Design, stages: list[list[int]], *, wrap: bool) -> Iterator[tuple[str, float, int, int]]:
-    """Yield for a leaf domain, pod and zone its links out for a GPU of each rack, in NICs, and what crosses its edge.
-
-    These are the pipeline sends and all-reduce rings of the block that has the most.
-    """
-    domain, pairs = design.domain_racks, list(pairwise(stages))
-    pairs += [(stages[-1], stages[0])] if wrap and len(stages) > 1 else []
+    """Yield for a leaf domain, pod and zone its links out by GPU of a rack, in NICs, and the most sends and rings."""
+    domain, pairs = design.domain_racks, list(pairwise([*stages, *(stages[:1] if wrap and len(stages) > 1 else ())]))
     blocks = {  # its racks and rails, the tier of its uppermost switches, and how many of it there are
         "leaf": (domain, 1, "leaf", design.leaves),
         "pod": (domain * design.domains_per_pod, design.rails_per_pod, "spine", design.networks * design.pods),
@@ -212,8 +192,7 @@ def links_and_flows(design: Design, stages: list[list[int]], *, wrap: bool) -> I
     }
     cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
     # Groups have leaf domains, and pods if there are several; a tree's tiers but the uppermost have links out.
-    levels = min(design.pods, 2) if design.grouped else design.tiers - 1
-    for level in BLOCKS[:levels]:
+    for level in BLOCKS[: min(design.pods, 2) if design.grouped else design.tiers - 1]:
         racks, rails, tier, number = blocks[level]
         # Of groups the links that flows are assured of; a tree's are its cables by block.
         links = design.exits[level] if design.grouped else cables[tier] / number
@@ -242,12 +221,11 @@ def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
                     sends, rings = (number and (number / left if left else math.inf) for number in flows)
                     expected[level] = float(sends), float(rings)
         yield from must_be(rule, "links", sorted(link.link for link in fabric.shared_links), sorted(expected))
-        for link in fabric.shared_links:
-            sends, rings = expected.get(link.link, (1.0, 1.0))
+        for link in (link for link in fabric.shared_links if link.link in expected):
+            sends, rings = expected[link.link]
             for name, load in zip(FIGURES, (sends, rings, sends + rings), strict=True):
-                if link.link in expected:
-                    figure = phi * max(1.0, load)
-                    yield from must_equal(rule, f"{name} on the {link.link}", getattr(link, name), figure)
+                what, figure = f"{name} on the {link.link}", phi * max(1.0, load)
+                yield from must_equal(rule, what, getattr(link, name), figure)
 
 
 CABLE_RULES = (cables,)

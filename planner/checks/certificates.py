@@ -14,7 +14,7 @@ from planner.instance.instance import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
-from planner.plan.certificate import Certificate
+from planner.plan.certificate import Certificate, CheaperPlan, FreedLayout, SimplerPlan
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LEAST_CAPITAL, PoolsPlan
 
@@ -23,12 +23,9 @@ JOINT = ("layout", "fabric", "placement")
 Claim = tuple[str, Certificate, dict[str, tuple[Any, ...]]]  # rule, certificate, and what its fields may say
 ALIKE = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed", "seconds")  # in `JOINT`
 AGREED = (certificate.CONFIRMED, certificate.BOUNDED, certificate.ON_TRUST)
-BY_MILP: dict[str, dict[str, tuple[str, ...]]] = {
-    "sites": {
-        "formulation": (certificate.SITES_FORMULATION,),
-        "minimizes": (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES),
-    },
-    "wan": {"formulation": (certificate.WAN_FORMULATION,), "minimizes": (LEAST_CAPITAL, certificate.UNPRICED)},
+BY_MILP = {  # what each formulates, and what it may minimize
+    "sites": (certificate.SITES_FORMULATION, (certificate.SITES_MINIMIZES, certificate.SITES_RUN_MINIMIZES)),
+    "wan": (certificate.WAN_FORMULATION, (LEAST_CAPITAL, certificate.UNPRICED)),
 }
 
 
@@ -54,17 +51,24 @@ def certificates(plan: Plan) -> dict[str, Certificate]:
     return {name: decision.certificate for name, decision in decisions.items() if decision is not None}
 
 
-def _distance(value: float | None, bound: float | None) -> float:
-    return math.inf if value is None or bound is None else abs(value - bound) / max(abs(value), 1e-12)
+def distance(value: float | None, bound: float | None) -> float | None:
+    """Return the gap of a certificate recomputed: from value to bound, over the value; None without either."""
+    return None if value is None or bound is None else abs(value - bound) / max(abs(value), 1e-12)
 
 
 def _gap(rule: str, value: float | None, bound: float | None, stated: float | None) -> Violations:
     """Check that the gap a certificate states is that of its value and bound; gaps below the tolerance are rounding."""
-    found = None if value is None or bound is None else _distance(value, bound)
-    if (found is None) != (stated is None) or (
-        found is not None and stated is not None and abs(found - stated) > TOLERANCE * max(found, 1e-3)
-    ):
+    found = distance(value, bound)
+    fine = found is stated if found is None or stated is None else abs(found - stated) <= TOLERANCE * max(found, 1e-3)
+    if not fine:
         yield broken(rule, f"gap {show(stated)} stated, {show(found)} between {show(value)} and bound {show(bound)}")
+
+
+def _apart(rule: str, value: float | None, bound: float | None, allowed: float, called: str) -> Violations:
+    """Check that a certificate's value is as near to its bound as one that is called optimal has to be."""
+    gap = distance(value, bound)
+    if gap is None or gap > allowed:
+        yield broken(rule, f"{called} {show(value)} and bound {show(bound)} are more than {allowed:g} apart")
 
 
 def each_certificate(physics: PlanPhysics) -> Violations:
@@ -77,10 +81,9 @@ def each_certificate(physics: PlanPhysics) -> Violations:
     for name, claim in certificates(physics.plan).items():
         yield from _gap(f"gap[{name}]", claim.objective, claim.bound, claim.gap)
         yield from at_most(f"bound_side[{name}]", claim.bound, claim.objective, "bound from below", "objective")
-        if claim.status == "optimal" and _distance(claim.objective, claim.bound) > allowed:
-            sides = f"objective {show(claim.objective)} and bound {show(claim.bound)}"
-            yield broken(f"optimal[{name}]", f"{sides} are more than {allowed:g} apart")
-        if claim.status not in ("optimal", "feasible"):
+        if claim.status == "optimal":
+            yield from _apart(f"optimal[{name}]", claim.objective, claim.bound, allowed, "objective")
+        elif claim.status != "feasible":
             yield broken(f"optimal[{name}]", f"there is a decision, its certificate says {claim.status}")
         if values.get(name) is not None:
             yield from must_equal(f"certified[{name}]", f"objective ({claim.minimizes})", claim.objective, values[name])
@@ -95,7 +98,8 @@ def _capital_usd(physics: PlanPhysics) -> float | None:
     price, split = cost.recomputed(physics), physics.plan.sites
     if price is None:
         return None
-    in_all = cost.total_usd(physics) if physics.instance.objective.minimize == cost.TCO else price.total_usd
+    by_run = physics.instance.objective.minimize == cost.TCO
+    in_all = getattr(cost.run_of(physics), cost.TCO, None) if by_run else price.total_usd
     return None if in_all is None else in_all + (split.excess_usd if split else 0.0)
 
 
@@ -116,6 +120,7 @@ def _value(physics: PlanPhysics) -> float | None:
 def objective(physics: PlanPhysics) -> Violations:
     """Check that the plan's objective is the one asked for, as recomputed, with no bound above it."""
     result, name, value = physics.plan.objective, physics.instance.objective.minimize, _value(physics)
+    decision = physics.plan.layout or physics.plan.pools
     yield from must_be("objective", "name", result.name, name)
     if value is not None:
         yield from must_equal("objective", name, result.value, value)
@@ -123,34 +128,29 @@ def objective(physics: PlanPhysics) -> Violations:
     yield from _gap("objective[joint]", result.value, result.joint_bound, result.joint_gap)
     for which in ("bound", "joint_bound", "fabric_free_bound"):
         yield from at_most("objective", getattr(result, which), result.value, which, name)
-    decision = physics.plan.layout or physics.plan.pools
     if decision and name != "loss":
         yield from at_most("objective", result.bound, decision.certificate.bound, "bound", "proven by the certificate")
 
 
-def cheaper(physics: PlanPhysics) -> Violations:
+@needs("cheaper")
+def cheaper(physics: PlanPhysics, cheaper: CheaperPlan) -> Violations:
     """Check that the cheaper plan that the objective names costs less, is almost as fast, and breaks no bound."""
     result, usd, rule = physics.plan.objective, _capital_usd(physics), "objective[cheaper]"
-    if result.cheaper is None:
-        return
     if result.name != "days_to_train" or result.value is None or usd is None:
         yield broken(rule, f"a cheaper plan where {result.name} is {show(result.value)}, fewest days expected")
         return
-    days, share = result.cheaper.days_to_train, 1 + certificate.ALMOST_AS_FAST
-    most = f"days, {share:g} times the plan's"
-    yield from at_most(rule, days, result.value * share, "days of the cheaper plan", most)
-    yield from at_most(rule, result.bound, days, "days, the bound", "days of the cheaper plan")
-    if result.cheaper.capital_usd >= usd:
-        sides = f"{show(result.cheaper.capital_usd)} USD of the cheaper plan >= {show(usd)}"
-        yield broken(rule, f"{sides} USD of the plan")
+    days, share, own = cheaper.days_to_train, 1 + certificate.ALMOST_AS_FAST, "days of the cheaper plan"
+    yield from at_most(rule, days, result.value * share, own, f"days, {share:g} times the plan's")
+    yield from at_most(rule, result.bound, days, "days, the bound", own)
+    if cheaper.capital_usd >= usd:
+        yield broken(rule, f"{show(cheaper.capital_usd)} USD of the cheaper plan >= {show(usd)} USD of the plan")
 
 
-def simplest(physics: PlanPhysics) -> Violations:
+@needs("simplest")
+def simplest(physics: PlanPhysics, simpler: SimplerPlan) -> Violations:
     """Check that the simpler plan that the objective names is within 2 % of the fewest days and no dearer."""
     result, rule = physics.plan.objective, "objective[simplest]"
-    simpler, fewest_days = result.simplest, result.ends[0].value if result.ends else result.value
-    if simpler is None:
-        return
+    fewest_days = result.ends[0].value if result.ends else result.value
     if physics.instance.objective.minimize != "days_to_train" or not fewest_days:
         yield broken(rule, f"a simpler plan where the goal is {result.name}, fewest days expected")
         return
@@ -164,11 +164,10 @@ def simplest(physics: PlanPhysics) -> Violations:
     yield from at_most(rule, simpler.recomputed_layers, layers, "recomputed layers", "layers")
 
 
-def freed(physics: PlanPhysics) -> Violations:
+@needs("freed")
+def freed(physics: PlanPhysics, free: FreedLayout) -> Violations:
     """Check that the framework's rules bind the layers of stages, and how much faster the plan is without them."""
-    free, rule, layout = physics.plan.objective.freed, "objective[freed]", physics.plan.layout
-    if free is None:
-        return
+    rule, layout = "objective[freed]", physics.plan.layout
     yield from must_be(rule, "framework", free.framework, physics.instance.workload.rules.framework or "none")
     if layout is None or physics.metrics is None:
         yield broken(rule, "a layout without rules where the plan has no layout")
@@ -199,20 +198,20 @@ def ends(physics: PlanPhysics) -> Violations:
     yield from must_equal(rule, "days of the last end", last.days_to_train, result.value)
     yield from must_equal(rule, "capital of the last end", last.capital_usd, _capital_usd(physics))
     yield from must_equal(rule, "the goal", goal.value, goal.days_to_train)
-    budget = physics.instance.limits.budget_usd
-    yield from at_most(rule, goal.capital_usd, budget, "USD of the fastest plan", "USD of the budget")
+    budget, fastest = physics.instance.limits.budget_usd, "USD of the fastest plan"
+    yield from at_most(rule, goal.capital_usd, budget, fastest, "USD of the budget")
     yield from at_most(rule, result.bound, goal.value, "days, the bound", "days of the fastest plan")
     for name, end in by_name.items():
         share = 1 + (max(asked.tolerance, asked.indifference) if name == "simplest" else asked.tolerance)
-        most = f"days, {share:g} times the fewest"
-        yield from at_most(rule, end.days_to_train, goal.value * share, f"days of {name}", most)
+        sides = f"days of {name}", f"days, {share:g} times the fewest"
+        yield from at_most(rule, end.days_to_train, goal.value * share, *sides)
     if "capital" in by_name:
         usd, share = by_name["capital"].capital_usd, 1 + asked.tolerance
         yield from must_equal(rule, "the capital", by_name["capital"].value, usd)
-        yield from at_most(rule, usd, goal.capital_usd, "USD of the cheapest", "USD of the fastest plan")
+        yield from at_most(rule, usd, goal.capital_usd, "USD of the cheapest", fastest)
         for name in order[2:]:
-            sides = f"USD of {name}", f"{share:g} of least USD"
-            yield from at_most(rule, by_name[name].capital_usd, usd * share, *sides)
+            dearest = usd * share
+            yield from at_most(rule, by_name[name].capital_usd, dearest, f"USD of {name}", f"{share:g} of least USD")
     if "simplest" in by_name and layout is not None:
         kinds = sum(degree > 1 for degree in (*layout.degrees, layout.pipeline_parallel, layout.data_parallel))
         yield from must_equal(rule, "kinds of parallelism", by_name["simplest"].value, kinds)
@@ -236,11 +235,9 @@ def status(physics: PlanPhysics) -> Violations:
     # A loss is proven within the bracket of its compute, by less than which it falls.
     bracket = choose.tolerance if choose is not None and asked.minimize == "loss" else 0.0
     allowed = max(TOLERANCE, asked.days_given_up, bracket)
-    if _distance(plan.objective.value, plan.objective.bound) > allowed:
-        sides = f"value {show(plan.objective.value)} and bound {show(plan.objective.bound)}"
-        yield broken("status", f"optimal, yet {sides} are more than {allowed:g} apart")
-    claims = {name: claim for name, claim in certificates(plan).items() if name in DECISIONS}
-    weaker = [name for name, claim in claims.items() if claim.status != "optimal"]
+    yield from _apart("status", plan.objective.value, plan.objective.bound, allowed, "optimal, yet value")
+    claims = certificates(plan)
+    weaker = [name for name in DECISIONS if name in claims and claims[name].status != "optimal"]
     if weaker or plan.stopped != "proved":
         others = f"{len(weaker)} certificates are not ({', '.join(weaker)})"
         yield broken("status", f"optimal, yet {others}; the search ended by {plan.stopped}")
@@ -248,13 +245,11 @@ def status(physics: PlanPhysics) -> Violations:
 
 def claims(physics: PlanPhysics) -> Violations:
     """Check each certificate's claims: who proved its bound, of which question, how it was confirmed or on trust."""
-    every, layout = list(_of_joint(physics)), physics.plan.layout
+    every, layout, stated = list(_of_joint(physics)), physics.plan.layout, certificates(physics.plan)
     # What those of sites and fibre may claim: HiGHS through Pyomo, and the formulation.
-    for name, given in BY_MILP.items():
-        section = getattr(physics.plan, name)
-        if section is None or section.certificate.bound is None:
-            continue
-        claim, own = section.certificate, dict(given)
+    for name in (name for name in BY_MILP if name in stated and stated[name].bound is not None):
+        claim, (formulation, goals) = stated[name], BY_MILP[name]
+        own: dict[str, tuple[Any, ...]] = {"formulation": (formulation,), "minimizes": goals}
         if not re.fullmatch(r"HiGHS [\d.]+ through Pyomo [\d.]+", claim.solver):
             own["solver"] = ("HiGHS and Pyomo, each with its version",)
         if name == "sites" and layout is not None:
@@ -267,43 +262,36 @@ def claims(physics: PlanPhysics) -> Violations:
     columns = len(physics.plan.proof.columns) if physics.plan.proof is not None else 0
     goal, grid = physics.instance.objective.minimize, physics.instance.grid is not None
     joint = certificate.joint_mark(goal, grid=grid, columns=columns)
-    for name, claim in certificates(physics.plan).items():
+    for name, claim in stated.items():
         marks = (joint,) if name in JOINT else AGREED if name in BY_MILP else (certificate.ON_TRUST,)
         unmarked = claim.bound is None or name not in DECISIONS
         every.append((f"marks[{name}]", claim, {"checked": ("",) if unmarked else ("", *marks)}))
     for rule, claim, allowed in every:
         for name, values in allowed.items():
-            stated = getattr(claim, name)
-            if not any(same(stated, value) for value in values):
-                yield broken(rule, f"{name} {show(stated)!r} stated, {' or '.join(map(show, values))} expected")
+            own_words = getattr(claim, name)
+            if not any(same(own_words, value) for value in values):
+                yield broken(rule, f"{name} {show(own_words)!r} stated, {' or '.join(map(show, values))} expected")
 
 
 def _of_joint(physics: PlanPhysics) -> Iterator[Claim]:
     """Yield what the certificates of layout, fabric and placement, proven jointly, may claim; sizes are the MILP's."""
-    plan = physics.plan
+    plan, stated = physics.plan, certificates(physics.plan)
     if plan.layout is None:
         return
-    first, milp = plan.layout.certificate, plan.sites.certificate if plan.sites is not None else None
+    first, milp = stated["layout"], stated.get("sites")
     branching = certificate.BRANCHING if physics.instance.grid is None else certificate.GRID_BRANCHING
-    sizes = {name: (getattr(milp, name) if milp is not None else 0,) for name in ("variables", "constraints")}
-    for section in JOINT[1:]:
-        decision = getattr(plan, section)
-        if decision is not None:
-            alike = {name: (getattr(first, name),) for name in ALIKE} | sizes
-            own = {"space": ({},), "solver": (branching,)} if decision.certificate.bound is not None else {}
-            yield f"joint_claims[{section}]", decision.certificate, alike | own
+    sizes = {name: (getattr(milp, name, 0),) for name in ("variables", "constraints")}
+    for section in (name for name in JOINT[1:] if name in stated):
+        alike = {name: (getattr(first, name),) for name in ALIKE} | sizes
+        own = {"space": ({},), "solver": (branching,)} if stated[section].bound is not None else {}
+        yield f"joint_claims[{section}]", stated[section], alike | own
     if first.bound is None:
         return
     # Where the loss is to be least, the layout is the fastest of its model.
     unit = certificate.UNITS.get(physics.instance.objective.minimize, certificate.UNITS["days_to_train"])
-    allowed: dict[str, tuple[Any, ...]] = {
-        "formulation": (certificate.FORMULATION,),
-        "minimizes": (unit,),
-        "given": ("",),
-        "solver": (branching, f"{branching}; {certificate.LISTED}"),
-    }
-    if plan.proof is not None:
-        allowed["space"] = (plan.proof.counts,)
+    allowed: dict[str, tuple[Any, ...]] = {"formulation": (certificate.FORMULATION,), "minimizes": (unit,)}
+    allowed |= {"given": ("",), "solver": (branching, f"{branching}; {certificate.LISTED}")}
+    allowed |= {"space": (plan.proof.counts,)} if plan.proof is not None else {}
     yield "joint_claims[layout]", first, allowed | (sizes if first.solver == branching else {})
 
 
@@ -321,18 +309,12 @@ def _of_pools(physics: PlanPhysics) -> Iterator[Claim]:
             "given": (certificate.given_to_pool(owned.get(name), phi),), "solver": (certificate.POOLS_BRANCHING,),
         }  # fmt: skip
     given = "; ".join(f"{name}: {certificate.given_to_pool(racks, phi)}" for name, racks in owned.items())
-    boxes, searches = pools.certificate.space.get("boxes"), pools.certificate.space.get("searches")
-    allowed: dict[str, tuple[Any, ...]] = {
-        "variables": (len(owned),),  # a share for each pool
-        "constraints": (len(owned) + 1,),
-        "minimizes": (certificate.POOLS_MINIMIZES,),
-        "solver": (certificate.POOLS_BRANCHING,),
-        "given": (given,),
-    }
-    if isinstance(boxes, int) and isinstance(searches, int):
-        words_of = {"small": certificate.SMALL_BATCH, "searches": searches, "boxes": boxes}
-        allowed["formulation"] = (certificate.POOLS_FORMULATION.format(**words_of),)
-    yield "pools_claims", pools.certificate, allowed
+    allowed: dict[str, tuple[Any, ...]] = {"variables": (len(owned),), "constraints": (len(owned) + 1,)}  # a share each
+    allowed |= {"minimizes": (certificate.POOLS_MINIMIZES,), "solver": (certificate.POOLS_BRANCHING,)}
+    counts = {name: pools.certificate.space.get(name) for name in ("searches", "boxes")}
+    if all(isinstance(count, int) for count in counts.values()):
+        allowed["formulation"] = (certificate.POOLS_FORMULATION.format(small=certificate.SMALL_BATCH, **counts),)
+    yield "pools_claims", pools.certificate, allowed | {"given": (given,)}
 
 
 @needs("pools")
@@ -350,10 +332,9 @@ def declared_space(physics: PlanPhysics) -> Violations:
     """Check that the bound of a joint certificate is over the declared space, the one that the check enumerates."""
     result = physics.plan.objective
     joint = physics.plan.layout is not None and result.name in certificate.UNITS
-    space, outside = certificate.declared_space(physics.instance.workload.rules), certificate.OUTSIDE
-    if not joint or result.bound is not None:
-        yield from must_be("declared_space", "space", result.space, space if joint else "")
-        yield from must_be("declared_space", "outside", result.outside, outside if joint else "")
+    words = {"space": certificate.declared_space(physics.instance.workload.rules), "outside": certificate.OUTSIDE}
+    for name, text in words.items() if not joint or result.bound is not None else ():
+        yield from must_be("declared_space", name, getattr(result, name), text if joint else "")
     if not joint or result.name != "days_to_train":
         yield from must_be("declared_space", "fabric_free_bound without a proof", result.fabric_free_bound, None)
 
@@ -372,7 +353,5 @@ def solved(physics: PlanPhysics) -> Violations:
 
 
 WITHOUT_PLAN = (reason, solved)
-RULES = (
-    reason, each_certificate, objective, cheaper, simplest, freed, ends, status, claims, shares_space, declared_space,
-    solved,
-)  # fmt: skip
+OF_BOUNDS = (each_certificate, objective, status, claims, shares_space, declared_space)
+RULES = (*WITHOUT_PLAN, *OF_BOUNDS, cheaper, simplest, freed, ends)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from planner.checks import cables, certificates, cost, fabric, joint_proof, layout, placement, power_flow, reliability
 from planner.checks import sites as site_rules
 from planner.checks.rule import Rule, Violations, broken, must_be, needs, show
+from planner.checks.strategy_space_check import Space
 from planner.instance.instance import FabricInstance, Instance, check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.network import NETWORK_LIMITS
 from planner.physics.plan_physics import PlanPhysics
@@ -49,19 +50,17 @@ def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Viola
 
 def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Violations:
     """Yield the rules that a plan breaks one by one, as `check` returns them."""
-    physics = PlanPhysics(plan=plan, stop=stop)
+    physics, sections = PlanPhysics(plan=plan, stop=stop), {"plan": (complete,)} | SECTIONS
     if isinstance(plan.instance, FabricInstance):
-        yield from _run("fabric", fabric.ALONE, physics)
-        return
-    found = list(_run("instance", (known_references,), physics))
-    yield from found
-    if found:  # nothing else can be computed
-        return
-    if plan.status in ("infeasible", "unknown"):
-        yield from _run("proofs", (*certificates.WITHOUT_PLAN, *CONFLICT_RULES), physics)
-        return
-    yield from _run("plan", (complete,), physics)
-    for section, of_section in SECTIONS.items():
+        sections = {"fabric": fabric.ALONE}
+    else:
+        found = list(_run("instance", (known_references,), physics))
+        yield from found
+        if found:  # nothing else can be computed
+            return
+        if plan.status in ("infeasible", "unknown"):
+            sections = {"proofs": (*certificates.WITHOUT_PLAN, *CONFLICT_RULES)}
+    for section, of_section in sections.items():
         yield from _run(section, of_section, physics)
 
 
@@ -101,16 +100,16 @@ def complete(physics: PlanPhysics) -> Violations:
 
 def rules_of(instance: Instance) -> set[str]:
     """Return the names of all rules that an instance has, which a plan's conflict may name."""
-    limits, wan, network = instance.limits, instance.wan, instance.network
-    given = ("facility_power_mw", "budget_usd", "deadline_days")
+    wan, network, given = instance.wan, instance.network, ("facility_power_mw", "budget_usd", "deadline_days")
     there = dict.fromkeys(("memory", "limits.max_batch_tokens", *(f"pins.{path}" for path in instance.pins)), True)
-    there |= {f"limits.{name}": getattr(limits, name) is not None for name in given}
+    there |= {f"limits.{name}": getattr(instance.limits, name) is not None for name in given}
     there |= {"hardware.racks": instance.hardware.racks is not None, POOLS: bool(instance.hardware.pools)}
+    there |= dict.fromkeys(SITE_RULES, instance.grid is not None)
     if wan is not None:
         there |= {"wan.protection": wan.protection == "one_cut", "wan.fibre_edges": bool(wan.fibre_edges)}
     if network is not None:
         there |= {f"network.{key}": getattr(network, key) != free for key, free in NETWORK_LIMITS.items()}
-    return {name for name, own in there.items() if own} | (set(SITE_RULES) if instance.grid is not None else set())
+    return {name for name, own in there.items() if own}
 
 
 @needs("conflict")
@@ -138,8 +137,8 @@ def ended(physics: PlanPhysics) -> Violations:
     for name in ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"):
         yield from must_be("ended", f"objective.{name} of a plan without decisions", getattr(objective, name), None)
     joint = objective.name in certificate.UNITS and not physics.instance.hardware.pools
-    space = certificate.declared_space(physics.instance.workload.rules)
-    for name, text in (("space", space), ("outside", certificate.OUTSIDE)):
+    words = {"space": certificate.declared_space(physics.instance.workload.rules), "outside": certificate.OUTSIDE}
+    for name, text in words.items():
         yield from must_be("ended", f"objective.{name}", getattr(objective, name), text if joint else "")
     if plan.proof is not None:
         if plan.status == "unknown" or plan.proof != _refused(plan.proof):
@@ -160,20 +159,17 @@ def _refused(proof: JointProof) -> JointProof:
 @needs("conflict")
 def no_column(physics: PlanPhysics, why: Conflict) -> Violations:
     """Check that no column outside those listed keeps the rules in conflict; conflicts of sites, fabrics on trust."""
-    proof, instance, phi = physics.plan.proof, physics.instance, physics.transport_slowdown
-    hardware, limits = instance.hardware, instance.limits
+    proof, instance, limits = physics.plan.proof, physics.instance, physics.instance.limits
     if physics.plan.status != "infeasible" or not why.rules:
         return
     # Columns refute a question in days of one pool.
     in_days = instance.objective.minimize == "days_to_train" and limits.max_batch_tokens is not None
-    by_columns = all(name.startswith(BY_COLUMNS) for name in why.rules)
-    if hardware.pools or not (in_days and by_columns):
+    if instance.hardware.pools or not (in_days and all(name.startswith(BY_COLUMNS) for name in why.rules)):
         return
     if proof is None:
         yield broken("no_column", f"{', '.join(why.rules)} are in conflict by 0 proofs, 1 expected")
         return
-    deadline = limits.deadline_days
-    days = deadline if deadline is not None and "limits.deadline_days" in why.rules else ANY_DAYS
+    days = (limits.deadline_days if "limits.deadline_days" in why.rules else None) or ANY_DAYS
     for i, column in enumerate(proof.columns):
         low, high = column.min_data_parallel, column.max_data_parallel
         if not (1 <= low <= high and column.lower_bound_days < days):
@@ -182,8 +178,8 @@ def no_column(physics: PlanPhysics, why: Conflict) -> Violations:
     if len(set(proof.columns)) < len(proof.columns):
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
     yield from joint_proof.max_racks_stated(instance, proof, racks_in_use=0, wired_gpus=0)
-    own, stop = _refused(proof), physics.stop
-    for missing in joint_proof.missing_columns(instance, days, own, transport_slowdown=phi, stop=stop):
+    space = Space(instance=instance, transport_slowdown=physics.transport_slowdown)
+    for missing in joint_proof.missing_columns(space, days, _refused(proof), stop=physics.stop):
         yield missing.replaced(rule="no_column")
 
 
@@ -197,8 +193,7 @@ def pools_in_conflict(physics: PlanPhysics, why: Conflict) -> Violations:
     for name, drawn, unit in (("facility_power_mw", pools_mw(physics.instance), "MW"), ("budget_usd", usd, "USD")):
         limit = getattr(limits, name)
         if f"limits.{name}" in why.rules and limit is not None and drawn <= limit:
-            sides = f"{show(drawn)} {unit} of all pools <= {show(limit)} {unit}"
-            yield broken("pools_in_conflict", f"{sides}, no conflict")
+            yield broken("pools_in_conflict", f"{show(drawn)} {unit} of all pools <= {show(limit)} {unit}, no conflict")
 
 
 CONFLICT_RULES: tuple[Rule, ...] = (known_rules, ended, pools_in_conflict, no_column)

@@ -1,8 +1,4 @@
-"""Rules of the fabric: it can be wired, its counts are right, it meets the instance's limits, and it hides traffic.
-
-A fabric requested alone is built of the offered parts, cables every host, and is the cheapest of its kinds (`ALONE`).
-No row of a frontier of fabrics dominates another, and the figures of each follow from its choices (`frontier`).
-"""
+"""Rules of the fabric: it can be wired, its counts are right, it meets the instance's limits, and it hides traffic."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,21 +9,9 @@ from planner.checks.cables import CABLE_RULES, fabrics, free_by_exchange, wired
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, once, show
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network
-from planner.physics.network import transport
-from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import (
-    FAMILIES,
-    Bill,
-    bill,
-    design_fault,
-    design_for,
-    half_rate_tbps,
-    lane_gbps,
-    lanes_of,
-    port_splits,
-    same_ports,
-    spare_ports,
-)
+from planner.physics.network import fabric_designs, transport
+from planner.physics.network.clos_fabric import BLOCKS, Design
+from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for, same_ports
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
@@ -57,10 +41,10 @@ def switch(physics: PlanPhysics) -> Violations:
         if fabric.family not in network.families:
             yield broken(rule, f"family {fabric.family} is none of {', '.join(network.families)}")
         yield from at_most(rule, fabric.lanes, network.max_lanes, "lanes", "lanes allowed")
-        unknown = {fabric.switch, *fabric.models} - physics.switches.keys()
+        unknown = sorted({fabric.switch, *fabric.models} - physics.switches.keys())
+        known = f"the instance's {len(physics.switches)}: {', '.join(sorted(physics.switches))}"
+        yield from (broken(rule, f"{name!r} is none of {known}") for name in unknown)
         if unknown:
-            known = f"the instance's {len(physics.switches)}: {', '.join(sorted(physics.switches))}"
-            yield from (broken(rule, f"{name!r} is none of {known}") for name in sorted(unknown))
             continue
         leaf = physics.switches[fabric.switch]
         for tier in fabric.tiers:
@@ -112,18 +96,14 @@ def wiring(physics: PlanPhysics) -> Violations:
             names = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")
             yield from figures(f"tiers[{site}, {tier.name}]", tier, dict(zip(names, rows[tier.name], strict=True)))
         of_design = ("switches", "switch_links", "endpoint_links", "pods", "zones", "group_links")
-        found = {name: getattr(design, name) for name in of_design} | {
-            "chips": design.switches * physics.switches[fabric.switch].planes,
-            "leaf_domain_racks": design.domain_racks,
-            "leaf_domains": design.domains,
-            "leaf_spare_ports": design.leaf_spare,
-        }
+        found = {name: getattr(design, name) for name in of_design} | {"leaf_spare_ports": design.leaf_spare}
+        found |= {"leaf_domain_racks": design.domain_racks, "leaf_domains": design.domains}
+        found["chips"] = design.switches * physics.switches[fabric.switch].planes
         yield from figures(f"counts[{site}]", fabric, found)
         rule, price = f"price_and_power[{site}]", priced(physics, network, fabric, design)
         if price.usd == math.inf:
-            reach = max(medium.reach_m for medium in network.media)
-            longest = f"the longest reach of {len(network.media)} media"
-            yield broken(rule, f"cables longer than {show(reach)} m, {longest}")
+            reach = show(max(medium.reach_m for medium in network.media))
+            yield broken(rule, f"cables longer than {reach} m, the longest reach of {len(network.media)} media")
         else:
             yield from figures(rule, fabric, {"cost_usd": price.usd, "power_mw": price.mw})
 
@@ -137,10 +117,8 @@ def priced(physics: PlanPhysics, network: Network, fabric: SiteFabric, design: D
 def network_limits(network: Network, family: str, design: Design) -> Violations:
     """Check a fabric design against the oversubscription that its network allows, and the loss it is to survive.
 
-    The rate of the GPUs of a full block over that of its links out is no more than the instance allows. For a list of
-    ratios by tier, so is the rate of a leaf's GPUs over that of its uplinks, of a spine's ports down over up where
-    there are several pods, and of a core's where there are several zones. A switch that holds every endpoint has
-    nothing above it that could be narrower. A loss to survive leaves every two leaves of a tree joined.
+    Oversubscription: the rate of a full block's GPUs over that of its links out; for a list of ratios by tier, that of
+    a switch's ports down over up, of spines and cores where there are several pods or zones.
     """
     most, survives, (leaf, spine, core) = network.max_oversubscription, network.survives, network.tier_ratios
     pod, zone = design.rails_per_pod * design.domains_per_pod, design.rails_per_zone * design.domains_per_zone
@@ -157,20 +135,18 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
         sides = f"of {ends:,.0f} Gbps of GPUs may leave a {block}", f"Gbps of a {block}'s uplinks"
         yield from at_most("core_share", network.min_core_share * ends, out, *sides)
         if most is not None and not isinstance(most, tuple) and most < math.inf:
-            at = f"at {to_one(most)} over {out:,.0f} Gbps of uplinks"
-            yield from at_most("oversubscription", ends, most * out, f"Gbps of GPUs out of a {block}", at)
+            sides = f"Gbps of GPUs out of a {block}", f"at {to_one(most)} over {out:,.0f} Gbps of uplinks"
+            yield from at_most("oversubscription", ends, most * out, *sides)
         if ratio < math.inf:
-            what = f"Gbps down to one up of a {tier}"
-            yield from at_most("oversubscription", down / max(up, 1e-9), ratio, what, "allowed")
+            sides = f"Gbps down to one up of a {tier}", "allowed"
+            yield from at_most("oversubscription", down / max(up, 1e-9), ratio, *sides)
     if survives is not None and design.grouped:
         yield broken("survival", f"{survives} is of trees, and the fabric is a {family}")
     elif survives is not None and not design.single:
         yield from at_most("survival", 2, design.leaf_up, "links of a leaf upwards needed", "there")
     # A tree of equal bundles stays joined as long as each leaf reaches one spine: every spine position of a pod has
-    # cores of its own, and every core position super-spines, that join all pods and zones. A lost link cuts leaves
-    # where it is the only one of its leaf, and a lost switch where it is the only spine of its pod: of two positions
-    # the other remains. Of cores that positions share two must be there to join several pods, and of super-spines two
-    # to join several zones; every one of them joins all.
+    # cores of its own, and every core position super-spines, that join all pods and zones. Of cores that positions
+    # share two must be there to join several pods, and of super-spines two to join several zones; each joins all.
     if survives == "one_spine" and not design.single and not design.grouped:
         shared = (design.core_boxes, design.pods), (design.super_spine_boxes, design.zones)
         ways = [design.leaf_up // design.leaf_bundle, *(boxes for boxes, several in shared if boxes and several > 1)]
@@ -180,8 +156,7 @@ def network_limits(network: Network, family: str, design: Design) -> Violations:
 def joined_racks(instance: Instance, wired_gpus: int) -> float:
     """Bound the racks of the largest fabric that can be wired where its leaf is pinned or it has one or two tiers.
 
-    Designs are tried, the largest leaf domains first. Infinity where a leaf keeps a port towards a third tier or
-    another group.
+    Infinity where a leaf keeps a port towards a third tier or another group. The largest leaf domains are tried first.
     """
     network, pins, nic = instance.network, instance.pins, instance.hardware.gpu_nic_bytes_per_second
     every = (path for path in sorted(pins, key=len) if path.startswith("fabric."))
@@ -196,14 +171,14 @@ def joined_racks(instance: Instance, wired_gpus: int) -> float:
         if not same_ports(leaf, spine) or any(own.get(key, value) != value for key, value in chosen.items()):
             continue
         together = range(1, 1 + min(network.max_rails_per_leaf or wired_gpus, wired_gpus) if name == "rail" else 2)
-        kind, lanes = FAMILIES[name].design, lanes_of(leaf, nic)
-        for split, rails in product(port_splits(leaf, lane_gbps(nic, lanes)), together):
+        kind, lanes = FAMILIES[name].design, fabric_designs.lanes_of(leaf, nic)
+        for split, rails in product(fabric_designs.port_splits(leaf, fabric_designs.lane_gbps(nic, lanes)), together):
             rack = FAMILIES[name].rack_ports(wired_gpus).shared(rails)
             for above in (False, True) if wired_gpus % rails == 0 else ():
                 each = rack.rail_gpus * (1 if above else rack.rails)
                 for racks in range(leaf.ports * split // each, 0, -1):
                     ends = racks * each
-                    free = leaf.ports - -(-(ends + spare_ports(ends, network.spares)) // split)
+                    free = leaf.ports - -(-(ends + fabric_designs.spare_ports(ends, network.spares)) // split)
                     up = own.get("leaf_up_ports", free) if above else 0
                     stated = {"leaf_domain_racks": racks, "leaf_down_ports": ends, "leaf_up_ports": up}
                     if not above <= up <= free or any(own.get(key, value) != value for key, value in stated.items()):
@@ -230,10 +205,9 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         if site not in physics.crossings:
             continue
         traffic, free = physics.crossings[site], free_by_exchange(physics, site, design)
-        names = ("share_leaving_leaf", "share_leaving_pod", "share_leaving_zone")
         loads = transport.uplink_loads(design, traffic.share_leaving, traffic.allreduces_leaving, free)
         send, allreduce = transport.slowdowns(phi, loads)
-        found = dict(zip(names, traffic.share_leaving, strict=True))
+        found = {f"share_leaving_{level}": share for level, share in zip(BLOCKS, traffic.share_leaving, strict=True)}
         found |= {"pipeline_send_slowdown": send, "allreduce_slowdown": allreduce}
         if physics.metrics is not None:
             found["p2p_seconds"] = physics.metrics.pipeline_send_nic_seconds * fabric.pipeline_send_slowdown
@@ -249,8 +223,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 @needs("layout")
 def cabled(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check that a fabric cables the racks that carry replicas, with the GPUs of each that work."""
-    own = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
-    work = -(-own // layout.racks_per_replica)
+    work = -(-layout.racks_gpus // layout.racks_per_replica)
     for site, _, _ in fabrics(physics):
         racks, gpus = physics.cabled_racks(site), physics.wired_gpus_per_rack(site)
         for limit in (
@@ -290,8 +263,7 @@ def pins(physics: PlanPhysics) -> Violations:
 
 def question(physics: PlanPhysics) -> Violations:
     """Check that the question for a fabric alone is stated in full, and that its hash is that of the question."""
-    network = physics.instance.network
-    if network is None or physics.instance.hardware.racks is None:
+    if physics.instance.network is None or physics.instance.hardware.racks is None:
         yield broken("question", "no network or no number of hosts, both expected")
     yield from must_be("question", "instance_sha256", physics.plan.instance_sha256, instance_sha256(physics.instance))
 
@@ -315,25 +287,25 @@ def cheapest(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violat
     objective, cost = physics.plan.objective, physics.plan.cost
     if CLUSTER not in plan.sites:
         return
-    usd, optimal = plan.sites[CLUSTER].cost_usd, physics.plan.status == "optimal"
-    stated = {"objective": objective.value, "bill": cost.total_usd if cost else None}
-    for name, price in (stated | ({"bound": objective.bound} if optimal else {})).items():
-        yield from must_equal("cheapest", f"{name} in dollars", price or 0.0, usd)
-    if optimal:
+    usd, stated = plan.sites[CLUSTER].cost_usd, {"objective": objective.value, "bill": cost.total_usd if cost else None}
+    if physics.plan.status == "optimal":
+        stated["bound"] = objective.bound
         yield from at_most("cheapest", usd, physics.instance.limits.budget_usd, "dollars", "of budget")
+    for name, price in stated.items():
+        yield from must_equal("cheapest", f"{name} in dollars", price or 0.0, usd)
     # Kinds passed over for another reason may be cheaper: families not asked for, one switch that is to survive a loss.
-    for other in plan.alternatives:
-        fabric = other.fabric
-        if fabric is None or fabric.family not in network.families:
-            continue
-        if len(fabric.tiers) > 1 or network.survives is None:
-            yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {other.name}")
+    for fabric, name in ((other.fabric, other.name) for other in plan.alternatives):
+        if fabric is not None and fabric.family in network.families and (len(fabric.tiers) > 1 or not network.survives):
+            yield from at_most("cheapest", usd, fabric.cost_usd * (1 + 1e-9), "dollars", f"of {name}")
 
 
 @needs("fabric", "network")
 def listed(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violations:
     """Check kinds of fabric side by side, the chosen first, by the rules of their families; tails are on trust."""
-    whole, ratios = half_rate_tbps(physics.instance.hardware, physics.gpus_per_rack), network.max_oversubscription
+    whole, ratios = (
+        fabric_designs.half_rate_tbps(physics.instance.hardware, physics.gpus_per_rack),
+        network.max_oversubscription,
+    )
     first = sum(kind.fabric == plan.sites.get(CLUSTER) for kind in plan.alternatives[:1])
     yield from must_equal("listed", "kinds listed first that are the fabric built", first, 1)
     for fabric, kind in ((kind.fabric, kind) for kind in plan.alternatives if kind.fabric is not None):
@@ -345,8 +317,7 @@ def listed(physics: PlanPhysics, plan: FabricPlan, network: Network) -> Violatio
         for fault in (fault for rule in (one_fabric, switch, wirable, wiring) for fault in rule(each)):
             yield fault.replaced(rule=f"listed[{kind.name}].{fault.rule}")
         for design in each.wired.values():
-            stated, share = kind.bisection_tbps, design.bisection_share
-            yield from must_equal(f"listed[{kind.name}]", "bisection_tbps", stated, whole * share)
+            yield from figures(f"listed[{kind.name}]", kind, {"bisection_tbps": whole * design.bisection_share})
 
 
 def frontier(
@@ -387,15 +358,15 @@ def _faults(physics: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
         yield f"family {row['family']} is none of {', '.join(network.families)}"
     if row["lanes"] > network.max_lanes:
         yield f"{row['lanes']} lanes, {network.max_lanes} allowed"
-    models = _models(row)
-    unknown = [name for name in dict.fromkeys(models) if name not in physics.switches]
-    yield from (f"switch {name!r} is none of {', '.join(sorted(physics.switches))}" for name in unknown)
+    models, known = _models(row), physics.switches
+    unknown = [name for name in dict.fromkeys(models) if name not in known]
+    yield from (f"switch {name!r} is none of {', '.join(sorted(known))}" for name in unknown)
     if unknown:
         return
-    if not all(same_ports(physics.switches[name], physics.switches[models[0]]) for name in models):
+    if not all(same_ports(known[name], known[models[0]]) for name in models):
         yield f"switches {' and '.join(models)}, whose ports differ in rate, planes or price of links"
-    if row["split"] > physics.switches[row["switch"]].breakout:
-        yield f"ports in {row['split']} parts, {physics.switches[row['switch']].breakout} allowed"
+    if row["split"] > known[models[0]].breakout:
+        yield f"ports in {row['split']} parts, {known[models[0]].breakout} allowed"
 
 
 def _models(row: Row) -> list[str]:
@@ -414,8 +385,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     counts = COUNTS[: COUNTS.index("spine_up")] if family.design.grouped else COUNTS  # the others are of trees
     own = {name: row.get(name, 0) for name in counts}
     own["wan_ports"] = transport.wan_ports(wan_gbps, rack.apart * own["lanes"], switch.port_gbps)
-    racks = physics.cabled_racks(site)
-    design = design_for(row["family"], network, (switch, *above), racks, rack, nic, **own)
+    design = design_for(row["family"], network, (switch, *above), physics.cabled_racks(site), rack, nic, **own)
     reasons = list(design.faults())
     yield from (broken(rule, reason) for reason in reasons)
     if reasons:
@@ -425,24 +395,17 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     # All pipeline sends leave their leaf, pod and zone, where there are several. The exchange of gradients of one
     # stage loads the uplinks most where the stage's racks are close together.
     price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
-    near = [min(1.0, racks / size) for racks in design.block_racks]
-    free = transport.free_uplinks(design, exchange_gbps, *near)
+    free = transport.free_uplinks(design, exchange_gbps, *(min(1.0, racks / size) for racks in design.block_racks))
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
     slow, _ = transport.slowdowns(physics.transport_slowdown, transport.uplink_loads(design, leaving, free=free))
     # Each group is a run of racks, and the last leaf domain part-full.
     full, last = divmod(design.racks, design.domain_racks)
-    found = {
-        "cost_usd": price.usd,
-        "power_mw": price.mw,
-        "pipeline_send_slowdown": slow,
-        "racks_outside_leaf": max(0, design.racks - design.domain_racks),
-        "unavoidable_splits": max(0, layout.rack_stages - full * (design.domain_racks // size) - last // size),
-        "switches": design.switches,
-        "tiers": design.tiers,
-        "planes": switch.planes * design.lanes,
-        "leaf_domain_racks": design.domain_racks,
-    }
+    local = full * (design.domain_racks // size) + last // size
+    found = {"cost_usd": price.usd, "power_mw": price.mw, "pipeline_send_slowdown": slow, "tiers": design.tiers}
+    found |= {"switches": design.switches, "planes": switch.planes * design.lanes}
+    found |= {"leaf_domain_racks": design.domain_racks, "unavoidable_splits": max(0, layout.rack_stages - local)}
+    found["racks_outside_leaf"] = max(0, design.racks - design.domain_racks)
     for name, figure in found.items():
         yield from must_equal(rule, name, row[name], figure)
     ideal, window = layout.metrics.pipeline_send_nic_seconds, layout.metrics.pipeline_send_window_seconds

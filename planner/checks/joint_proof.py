@@ -1,7 +1,7 @@
 """Rules of the joint optimum's proof: racks, prices, excluded columns, bounds, and columns that it leaves out."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import pairwise
@@ -13,12 +13,13 @@ from planner.checks.fabric import joined_racks
 from planner.checks.rule import Violations, at_most, broken, must_be, must_equal, needs, show
 from planner.checks.strategy_space_check import Cut, CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, fastest_ranges, witness
+from planner.instance.grid import Grid
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance, hardware_kind
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
-from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of, shape_values
+from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of
 from planner.plan.certificate import AlternativeProof, ExcludedColumn, JointProof
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -28,12 +29,10 @@ MOST_NAMED = 20  # columns; a proof that misses as many is wrong in the same way
 RULE = "joint_columns"
 
 Key = tuple[Any, ...]
+Cuts = list[tuple[float, Cut, CutPipelines]]  # each with the floor of its columns in seconds a sequence
+Listed = dict[Key, list[ExcludedColumn]]
 CUT = (*(LAYOUT_KEYS.get(choice.name, choice.name) for choice in fields(LayerShape)), "schedule")
 NAMES = (*CUT, "zero_stage", "pipeline_parallel", "virtual_stages", "stages_per_rack")
-
-
-def _cut_key(cut: Cut) -> Key:
-    return (*shape_values(cut.shape).values(), cut.schedule)
 
 
 def name_of(key: Key) -> str:
@@ -47,12 +46,7 @@ def name_of(key: Key) -> str:
 
 
 def missing_columns(
-    instance: Instance,
-    days: float,
-    proof: JointProof,
-    *,
-    transport_slowdown: float,
-    stop: Callable[[], bool] = lambda: False,
+    space: Space, days: float, proof: JointProof, stop: Callable[[], bool] = lambda: False
 ) -> Violations:
     """Check that no column of the declared space is below a proof's bound in days, but for those that it lists.
 
@@ -62,19 +56,18 @@ def missing_columns(
     """
     if days <= 0 and not proof.columns:  # a search cut short may know no more: no column is below that
         return
-    space = Space(instance=instance, transport_slowdown=transport_slowdown)
-    racks, limit = most_racks(instance, proof), days / space.days_a_second * (1 - ROUNDING)
-    listed: dict[Key, list[ExcludedColumn]] = {}
+    racks, limit = most_racks(space.instance, proof), days / space.days_a_second * (1 - ROUNDING)
+    listed: Listed = defaultdict(list)
+    unmet = defaultdict[Key, set[Key]](set)  # listed columns by cut, until the space is found to have them
     for column in proof.columns:
-        listed.setdefault(tuple(getattr(column, name) for name in NAMES), []).append(column)
-    unmet: dict[Key, set[Key]] = {}  # listed columns by cut, until the space is found to have them
-    for key in listed:
-        unmet.setdefault(key[: len(CUT)], set()).add(key)
+        key = tuple(getattr(column, name) for name in NAMES)
+        listed[key].append(column)
+        unmet[key[: len(CUT)]].add(key)
     found: list[tuple[float, Cut, CutPipelines]] = []
     for cut in space.cuts():
         if stop():
             return
-        pipelines, own = cut.pipelines, unmet.get(_cut_key(cut), set())
+        pipelines, own = cut.pipelines, unmet[cut.key]
         for key in list(own):
             zero, p, v, per_rack = key[len(CUT) :]
             same = (pipelines.p == p) & (pipelines.v == v) & (pipelines.stages_per_rack == per_rack)
@@ -90,26 +83,19 @@ def missing_columns(
             yield broken(RULE, f"{name_of(key)}: listed by the proof, and not in the declared space (0 such columns)")
 
 
-def _columns_below(
-    space: Space,
-    cuts: list[tuple[float, Cut, CutPipelines]],
-    days: float,
-    listed: dict[Key, list[ExcludedColumn]],
-    stop: Callable[[], bool],
-) -> Violations:
+def _columns_below(space: Space, cuts: Cuts, days: float, listed: Listed, stop: Callable[[], bool]) -> Violations:
     """Yield violations by columns faster than a proof's bound, at most `MOST_NAMED`, lowest floors first."""
-    wrong: set[Key] = set()
-    limit = days / space.days_a_second * (1 - ROUNDING)
+    wrong, limit = set[Key](), days / space.days_a_second * (1 - ROUNDING)
     for _, cut, ranges in sorted(cuts, key=lambda entry: entry[0]):
         for zero in space.zero_stages:
             runs = ranges.part(np.flatnonzero(space.runs(zero, ranges.p)))
             for some in columns_in_time(cut, zero, runs, limit, stop):
                 for pipelines, replicas, micro_batches in some.columns():
-                    key = (*_cut_key(cut), zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
+                    key = (*cut.key, zero, *map(int, (pipelines.p, pipelines.v, pipelines.stages_per_rack)))
                     if key in wrong:
                         continue
-                    columns = listed.get(key, [])
-                    stated = [one for one in columns if one.min_data_parallel <= replicas <= one.max_data_parallel]
+                    own = listed.get(key, ())
+                    stated = [one for one in own if one.min_data_parallel <= replicas <= one.max_data_parallel]
                     bound = max((one.lower_bound_days for one in stated), default=days)
                     stretch = space.failures.column_stretch(replicas, int(pipelines.p) * cut.shape.gpus)
                     per_batch = replicas * cut.shape.micro_batch / stretch
@@ -134,7 +120,9 @@ def joined_racks_stated(instance: Instance, proof: JointProof) -> Violations:
         yield from at_most(f"joined_racks_stated[{gpus}]", joined_racks(instance, gpus), most, *sides)
 
 
-def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int) -> Violations:
+def max_racks_stated(
+    instance: Instance, proof: JointProof, *, racks_in_use: int = 0, wired_gpus: int = 0
+) -> Violations:
     """Check a proof's most racks against arithmetic, fewer GPUs cabled, and the plan's; the rest is on trust."""
     stated = sorted(proof.max_racks_by_wired_gpus.items())
     for gpus, most in stated:
@@ -150,16 +138,9 @@ def max_racks_stated(instance: Instance, proof: JointProof, *, racks_in_use: int
 
 
 def proof_violations(
-    physics: PlanPhysics,
-    asked: Instance,
-    proof: JointProof,
-    days: float | None,
-    bound: float | None,
-    *,
-    racks_in_use: int = 0,
-    wired_gpus: int = 0,
+    physics: PlanPhysics, asked: Instance, proof: JointProof, days: float | None, bound: float | None, **in_use: int
 ) -> Violations:
-    """Check a joint proof of days to train: `days`, a plan's value; `bound`, the claimed bound of every plan."""
+    """Check a joint proof: a plan's days to train, the claimed bound of every plan's; `in_use`: racks, GPUs of each."""
     usd = proof.min_fabric_usd_per_wired_gpu
     if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
         wanted = min_fabric_usd(asked.network) if asked.network is not None else None
@@ -176,7 +157,7 @@ def proof_violations(
         yield from at_most(f"{rule}[{i}]", free, listed.lower_bound_days, every, what)
     yield from at_most(rule, free, bound, every, "days, the bound")
     yield from joined_racks_stated(asked, proof)
-    stated = list(max_racks_stated(asked, proof, racks_in_use=racks_in_use, wired_gpus=wired_gpus))
+    stated = list(max_racks_stated(asked, proof, **in_use))
     yield from stated
     if bound is None:
         return
@@ -185,16 +166,15 @@ def proof_violations(
         return
     if stated:  # wrong figures would hide columns
         proof = proof.replaced(max_racks_by_wired_gpus={})
-    yield from missing_columns(asked, bound, proof, transport_slowdown=physics.transport_slowdown, stop=physics.stop)
+    space = Space(instance=asked, transport_slowdown=physics.transport_slowdown)
+    yield from missing_columns(space, bound, proof, stop=physics.stop)
 
 
-def _block(physics: PlanPhysics, layout: LayoutPlan) -> tuple[RackBlock, int] | None:
+def _block(physics: PlanPhysics, layout: LayoutPlan) -> tuple[RackBlock | None, int]:
     """Recompute the block of racks that holds whole replicas of a layout, and the racks of the blocks in use."""
     packed = {name: getattr(layout, name) for name in ("pipeline_parallel", "stages_per_rack", "replicas_per_rack")}
     block = block_of(physics.gpus_per_rack, layout.degrees, **packed)
-    if block is None:
-        return None
-    return block, sum(block.racks * block.blocks(count) for count in physics.replicas.values())
+    return block, sum(block.racks * block.blocks(count) for count in physics.replicas.values()) if block else 0
 
 
 def highest_bound(plan: Plan) -> float | None:
@@ -214,19 +194,17 @@ def joint_proof(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     bound = highest_bound(plan) if goal == "days_to_train" else layout.certificate.bound
     if goal not in ("days_to_train", "loss") or (plan.proof is None and bound is None):
         return
-    block, network = _block(physics, layout), physics.instance.network
+    (block, racks), network = _block(physics, layout), physics.instance.network
     if block is None:
         tensor, context, _ = layout.degrees
-        racks_are = f"racks of {physics.gpus_per_rack} GPUs"
-        yield broken("joint_proof", f"TP {tensor} x CP {context} on {racks_are}: no block")
+        yield broken("joint_proof", f"TP {tensor} x CP {context} on racks of {physics.gpus_per_rack} GPUs: no block")
         return
-    spares = network is not None and network.spares.asked
     days: float | None = layout.metrics.days_to_train
     if goal == "days_to_train":
         days, what = objective.value, "bound over every fabric of the objective and of its proof"
         yield from must_equal("joint_bounds", what, objective.fabric_free_bound, proof.fabric_free_bound_days, " days")
-    wired = physics.gpus_per_rack if spares else block[0].rails
-    yield from proof_violations(physics, physics.instance, proof, days, bound, racks_in_use=block[1], wired_gpus=wired)
+    wired = physics.gpus_per_rack if network is not None and network.spares.asked else block.rails
+    yield from proof_violations(physics, physics.instance, proof, days, bound, racks_in_use=racks, wired_gpus=wired)
 
 
 def _none_is_sooner(
@@ -234,13 +212,13 @@ def _none_is_sooner(
 ) -> Violations:
     """Check by a question's proof that no plan of it trains in fewer days than a bound, at most the deadline."""
     bound = min(max(0.0, bound), physics.instance.limits.deadline_days or math.inf)
-    stated, layout = physics.plan.proof or JointProof(), physics.plan.layout
-    proof, days = stated, layout.metrics.days_to_train if layout is not None else None
+    proof, layout = physics.plan.proof or JointProof(), physics.plan.layout
+    days = layout.metrics.days_to_train if layout is not None else None
     if own is not None:
         yield from must_equal(rule, "days, the bound", own.bound_days, bound)
         yield from at_most(rule, bound, own.least_days, "days, the bound", "fewest days of this question")
-        price = {"min_fabric_usd_per_wired_gpu": stated.min_fabric_usd_per_wired_gpu}
-        proof, days = own.proof.replaced(**price), own.least_days
+        usd, days = proof.min_fabric_usd_per_wired_gpu, own.least_days
+        proof = own.proof.replaced(min_fabric_usd_per_wired_gpu=usd)
     if bound > 0:
         yield from proof_violations(physics, asked, proof, days, bound)
 
@@ -268,18 +246,16 @@ def questions_by_start(instance: Instance) -> Iterator[tuple[tuple[str, str, flo
     Each leaves out the sites, new lines and upgrades that come later, the last of a GPU nothing; together they have
     every plan, as what a plan waits for becomes ready at one of these months.
     """
-    grid, leads, latest = instance.grid, list[float](), math.inf
-    if grid is not None:
-        leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
-        leads += [line.lead_months for line in grid.new_lines]
-        leads += [node.ready_months for node in grid.nodes if node.site]
-        latest = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
+    grid = instance.grid or Grid(balancing_authorities=(), nodes=())
+    leads = [node.upgrade.lead_months for node in grid.nodes if node.upgrade]
+    leads += [line.lead_months for line in grid.new_lines]
+    leads += [node.ready_months for node in grid.nodes if node.site]
+    latest = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
     for hardware in instance.hardware.each_alone():
         asked, own_months = instance.replaced(hardware=hardware), hardware.ready_months
         waits = {max(own_months, lead) for lead in leads if lead <= latest} or {own_months}
         for months in sorted(waits):
-            last = months == max(waits)
-            one = asked if last else asked.replaced(grid__rules__ready_within_months=months)
+            one = asked if months == max(waits) else asked.replaced(grid__rules__ready_within_months=months)
             yield (*hardware_kind(hardware), months), one
 
 
@@ -307,8 +283,8 @@ def starts(physics: PlanPhysics, _: LayoutPlan) -> Violations:
 @needs("layout")
 def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check what the objective says limits a plan: exactly for a cluster; with a grid by each limit alone."""
-    objective, limits, found = physics.plan.objective, physics.instance.limits, _block(physics, layout)
-    stated, more = objective.limited_by, 0 if found is None else found[1] + found[0].racks
+    objective, (block, racks) = physics.plan.objective, _block(physics, layout)
+    stated, more = objective.limited_by, racks + block.racks if block is not None else 0
     if stated == "tolerance":
         value = objective.value or 0.0
         fastest = objective.ends[0].value if objective.ends else value
@@ -323,15 +299,15 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         owned = physics.instance.hardware.racks or 0
         end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
         yield from must_be("limited_by", "limited_by", stated, end)
-    elif stated == "fabric" and found is not None:
-        largest = found[0].racks * (found[1] // found[0].racks // max_sites(physics.instance) + 1)
+    elif stated == "fabric" and block is not None:
+        largest = block.racks * (racks // block.racks // max_sites(physics.instance) + 1)
         if largest <= joined:
-            block_makes = f"one more block makes {largest:,} racks of a site <= {joined:,.0f} joined"
-            yield broken("limited_by", f"fabric stated, but {block_makes}")
-    elif stated in ("owned_racks", "fabric") or (stated == "budget" and limits.budget_usd is None):
+            makes = f"one more block makes {largest:,} racks of a site <= {joined:,.0f} joined"
+            yield broken("limited_by", f"fabric stated, but {makes}")
+    elif stated in ("owned_racks", "fabric") or (stated == "budget" and physics.instance.limits.budget_usd is None):
         yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
-    elif stated == "layout" and found is not None:
-        most = max_racks(physics.instance, found[0].rails)
+    elif stated == "layout" and block is not None:
+        most = max_racks(physics.instance, block.rails)
         yield from at_most("limited_by", more, most, "racks with a further block", "racks by budget, power and sites")
 
 

@@ -49,14 +49,13 @@ def degrees(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     ):
         if wrong:
             yield broken(rule, message)
-    unit, packed = strategy.shape.gpus, layout.stages_per_rack * layout.replicas_per_rack
-    need = strategy.racks_per_replica(physics.gpus_per_rack)
+    unit, need = strategy.shape.gpus, strategy.racks_per_replica(physics.gpus_per_rack)
     yield from must_equal("rack_shape", f"racks_per_replica for {unit} GPUs", layout.racks_per_replica, need)
     yield from must_equal("layers", "sum of layers_per_stage", sum(layout.layers_per_stage), model.layers)
-    racks_gpus, together = physics.gpus_per_rack * layout.racks_per_replica, strategy.min_replicas * unit
+    there, together = physics.gpus_per_rack * layout.racks_per_replica, strategy.min_replicas * unit
     on_rack = f"GPUs of {layout.stages_per_rack} stages of {layout.replicas_per_rack} replicas"
     for limit in (
-        ("rack_shape", packed * unit, racks_gpus, on_rack, "GPUs in their racks"),
+        ("rack_shape", layout.racks_gpus, there, on_rack, "GPUs in their racks"),
         ("expert_parallel", expert, together, "GPUs share the experts", "GPUs of a stage at the smallest site"),
         ("layers", chunks, min(layout.layers_per_stage), "virtual stages", "layers on the smallest stage"),
         ("schedule", chunks if layout.schedule != "1f1b" else 1, 1, "virtual stages", f"that {layout.schedule} has"),
@@ -79,28 +78,22 @@ def framework(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 def replicas(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check a layout's replicas and racks by site and stage, its GPUs at work and idle, and the tokens of a step."""
     by_site, planned, strategy = layout.data_parallel_by_site, physics.racks_by_site, strategy_of(layout)
-    what = "data_parallel against the sum by site"
+    what, stages = "data_parallel against the sum by site", f"racks for {layout.pipeline_parallel} stages"
     yield from must_equal("replicas", what, layout.data_parallel, sum(by_site.values()))
-    for site in sorted(by_site.keys() - planned.keys()):
-        sites = f"{by_site[site]} replicas at {site!r}, none of the plan's {len(planned)} sites"
-        yield broken(f"replicas[{site}]", sites)
     yield from once("racks", "entries of racks_per_stage_by_site", layout.racks_per_stage_by_site, by_site)
     for site, count in sorted(by_site.items()):
+        if site not in planned:
+            yield broken(f"replicas[{site}]", f"{count} replicas at {site!r}, none of the plan's {len(planned)} sites")
         rule, need = f"racks[{site}]", strategy.site_group_racks(count, physics.gpus_per_rack)
         stated, what = layout.racks_per_stage_by_site.get(site), f"racks of a stage for {count:,} replicas"
         yield from must_equal(rule, what, stated, need)
-        stages = f"racks for {layout.pipeline_parallel} stages"
         yield from at_most(rule, need * layout.rack_stages, planned.get(site, 0), stages, "racks at the site")
     used = layout.data_parallel * layout.pipeline_parallel * strategy.shape.gpus
     total = sum(planned.values()) * physics.gpus_per_rack
     yield from figures("gpus", layout, {"gpus_used": used, "gpus_idle": total - used})
     yield from at_most("gpus", used, total, "GPUs used", "GPUs bought")
-    tokens, limit = _sequences(layout) * physics.instance.workload.sequence_length, physics.instance.limits
+    tokens, limit = layout.sequences * physics.instance.workload.sequence_length, physics.instance.limits
     yield from at_most("batch", tokens, limit.max_batch_tokens, "tokens a step", "tokens of the critical batch")
-
-
-def _sequences(layout: LayoutPlan) -> int:
-    return layout.data_parallel * layout.microbatches_per_step * layout.microbatch_sequences
 
 
 @needs("layout", "metrics")
@@ -116,8 +109,8 @@ def metrics(physics: PlanPhysics, layout: LayoutPlan, predicted: LayoutMetrics) 
         yield from must_equal(name, f"{total} against the sum of its parts", getattr(stated, total), in_all)
     used, limit = predicted.memory_bytes_per_gpu, predicted.memory_limit_bytes
     yield from at_most("memory", used, limit, "bytes on the worst GPU", "bytes that may be filled")
-    deadline, days = physics.instance.limits.deadline_days, predicted.days_to_train
-    yield from at_most("deadline", days, deadline, "days to train", "days until the deadline")
+    sides = predicted.days_to_train, physics.instance.limits.deadline_days
+    yield from at_most("deadline", *sides, "days to train", "days until the deadline")
 
 
 def interval(rule: str, stated: tuple[float, float], found: tuple[float, float]) -> Violations:
@@ -137,19 +130,18 @@ def assumed(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
             slow = getattr(fabric, name)
             yield from at_most(f"assumed_slowdowns[{site}]", slow, given, f"slowdown of {what}", "assumed")
     net, gbps, rtt_ms = physics.instance.wan, layout.assumptions.wan_gbps, layout.assumptions.wan_rtt_ms
-    training = [place.site.id for place in physics.standing if place.site.id in physics.replicas]
-    if len(physics.replicas) < 2:
-        if gbps is not None or rtt_ms is not None:
-            far = f"{gbps} Gbps and {rtt_ms} ms between sites are assumed"
-            yield broken("assumed_wan", f"{far}, and {len(physics.replicas)} exchange gradients < 2")
-    elif net is not None and (gbps is None or rtt_ms is None):
-        sites = f"{len(physics.replicas)} sites exchange gradients > 1"
+    number = len(physics.replicas)
+    if number < 2 and (gbps, rtt_ms) != (None, None):
+        far = f"{gbps} Gbps and {rtt_ms} ms between sites are assumed"
+        yield broken("assumed_wan", f"{far}, and {number} exchange gradients < 2")
+    elif number > 1 and net is not None and (gbps is None or rtt_ms is None):
+        sites = f"{number} sites exchange gradients > 1"
         yield broken("assumed_wan", f"{sites}, and no rate and round trip are assumed between them")
-    elif net is not None:
+    elif number > 1 and net is not None:
         links = physics.plan.sites.links if physics.plan.sites else ()
         lit = {frozenset((link.a, link.b)): link.wavelengths * net.wavelength_gbps for link in links}
         wanted, what = (gbps or 0.0) * net.headroom_factor, f"Gbps assumed, times {net.headroom_factor:g}"
-        for one, other in combinations(training, 2):
+        for one, other in combinations((site for site in physics.places if site in physics.replicas), 2):
             rule, ms = f"assumed_wan[{one}, {other}]", wan.rtt_ms(net, physics.route_km(one, other))
             yield from at_most(rule, wanted, lit.get(frozenset((one, other)), 0.0), what, "Gbps of the link")
             yield from at_most(rule, ms, rtt_ms, "ms round trip", "ms assumed")
@@ -158,11 +150,8 @@ def assumed(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 @needs("layout")
 def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     """Check that every choice of a layout that the instance pins has the pinned value."""
-    chosen = layout.model_dump() | {
-        "layers_per_stage": list(layout.layers_per_stage),
-        "recomputed_layers_per_stage": list(layout.recomputed_layers_per_stage) or [0] * len(layout.layers_per_stage),
-        "data_parallel_by_site": physics.replicas,
-    }
+    chosen = layout.model_dump(mode="json") | {"data_parallel_by_site": physics.replicas}  # tuples as lists
+    chosen["recomputed_layers_per_stage"] = chosen["recomputed_layers_per_stage"] or [0] * len(layout.layers_per_stage)
     gbps, lit = layout.assumptions.wan_gbps, physics.instance.pins.get("wan.wavelengths")
     if gbps is not None and lit is not None:
         assumed = gbps * physics.wan.headroom_factor / physics.wan.wavelength_gbps
@@ -171,8 +160,7 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
     for path, value in physics.instance.pins.items():
         name = path.removeprefix("layout.")
         if path in PINS and name != path:
-            by_site = name == "data_parallel_by_site"
-            wanted = {site: count for site, count in value.items() if count} if by_site else value
+            wanted = {site: count for site, count in value.items() if count} if isinstance(value, dict) else value
             yield from must_be(f"pins[{path}]", name, chosen[name], wanted)
 
 
@@ -240,7 +228,7 @@ def shares(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
         yield from at_most(f"shares[{name}]", 0, count, "sequences at least", "sequences")
     for name, layout in sorted(pools.layouts.items()):
         what = "sequences against those of its layout"
-        yield from must_equal(f"shares[{name}]", what, pools.sequences.get(name), _sequences(layout))
+        yield from must_equal(f"shares[{name}]", what, pools.sequences.get(name), layout.sequences)
     tokens = sum(pools.sequences.values()) * physics.instance.workload.sequence_length
     yield from figures("batch", pools, {"tokens_per_step": float(tokens)})
     yield from at_most("batch", tokens, limit, "tokens a step", "tokens of the critical batch")
@@ -295,17 +283,16 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     yield from at_most("limits[deadline]", found, limits.deadline_days, "days to train", "days until the deadline")
 
 
-def _loss_law(asked: Choose) -> LossLaw:
-    return asked.law if isinstance(asked.law, LossLaw) else asked.loss
+def _loss(asked: Choose, parameters: float, tokens: float) -> float:
+    return transformer.loss(asked.law if isinstance(asked.law, LossLaw) else asked.loss, parameters, tokens)
 
 
 def stated_loss(physics: PlanPhysics) -> float | None:
     """Recompute the loss of a plan's chosen model and tokens by the law that it states; None if none was chosen."""
-    workload = physics.instance.workload
-    if workload.choose is None or physics.plan.model_choice is None:
+    asked, model, tokens = (getattr(physics.instance.workload, name) for name in ("choose", "model", "tokens"))
+    if asked is None or physics.plan.model_choice is None:
         return None
-    law = _loss_law(workload.choose)
-    return transformer.loss(law, float(transformer.active_parameters(workload.model, embedding=True)), workload.tokens)
+    return _loss(asked, float(transformer.active_parameters(model, embedding=True)), tokens)
 
 
 def chosen(physics: PlanPhysics) -> Violations:
@@ -319,13 +306,10 @@ def chosen(physics: PlanPhysics) -> Violations:
 def buildable(_: PlanPhysics, asked: Choose, _stated: ModelChoice, model: Model) -> Violations:
     """Check that a chosen model's heads, layers and width divide as its family asks, and its width-to-depth ratio."""
     family = asked.family
-    for what, value, part in (
-        ("heads", model.heads, family.heads_multiple_of),
-        ("layers", model.layers, family.layers_multiple_of),
-        ("hidden", model.hidden, model.heads),
-    ):
-        if value % part:
-            yield broken(f"buildable[{what}]", f"{value} is no multiple of {part}")
+    parts_of = {"heads": family.heads_multiple_of, "layers": family.layers_multiple_of, "hidden": model.heads}
+    for name, part in parts_of.items():
+        if getattr(model, name) % part:
+            yield broken(f"buildable[{name}]", f"{getattr(model, name)} is no multiple of {part}")
     yield from must_equal("buildable[head_size]", "head_size", model.head, family.head_size)
     rule, aspect, what = "buildable[aspect]", model.hidden / model.layers, "hidden over layers"
     yield from at_most(rule, family.min_aspect, aspect, f"{what} at least", what)
@@ -348,20 +332,17 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     seconds = (limits.deadline_days or 0.0) * layer_time.SECONDS_PER_DAY
     gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
     full = gpus * machine_of(physics.instance).peak_flop_per_second * seconds
-    what = "whether a rate is assumed"
-    yield from must_be("choice_figures[assumed]", what, stated.assumed is not None, rate is not None)
-    ideals = [("ideal", stated.ideal, full)]
+    rule, what = "choice_figures[assumed]", "whether a rate is assumed"
+    yield from must_be(rule, what, stated.assumed is not None, rate is not None)
+    yield from figures("choice_figures[ideal]", stated.ideal, _model_at(asked, full))
     if rate is not None and stated.assumed is not None:
-        ideals.append(("assumed", stated.assumed, gpus * rate * seconds))
-    for name, ideal, budget in ideals:
-        yield from figures(f"choice_figures[{name}]", ideal, _model_at(asked, budget))
+        yield from figures(rule, stated.assumed, _model_at(asked, gpus * rate * seconds))
     batch = limits.max_batch_tokens or 0.0
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
     # The bound on its loss is that of the best model for the bound on its compute.
     rule, bound = "choice_figures[loss_bound]", physics.plan.objective.bound
-    at_bound = _model_at(asked, stated.flop_bound)
-    if at_bound:
-        yield from figures(rule, stated, {"loss_bound": min(at_bound["loss"], stated.loss)})
+    best = min(_model_at(asked, stated.flop_bound)["loss"], stated.loss)
+    yield from figures(rule, stated, {"loss_bound": best})
     if bound is not None:
         yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
     for tried, days in stated.days_by_flop.items():
@@ -380,8 +361,7 @@ def _model_at(asked: Choose, flop: float) -> dict[str, float]:
     """Recompute FLOP, parameters, tokens and loss of the laws' best model for a compute, its shape open."""
     size = transformer.best_parameters(asked.law, flop)
     tokens = transformer.tokens_for(size, flop)
-    loss = transformer.loss(_loss_law(asked), size, tokens)
-    return {"flop": flop, "parameters": size, "tokens": tokens, "loss": loss}
+    return {"flop": flop, "parameters": size, "tokens": tokens, "loss": _loss(asked, size, tokens)}
 
 
 @needs("metrics", "layout", "choose", "model_choice", "model")

@@ -1,12 +1,13 @@
 """Rules of a placement: a plan's stages on racks and leaf domains, and a job on the nodes of a cluster."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import count as numbers_from_0
 from itertools import islice, pairwise, product
 
+from planner.checks.certificates import distance
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
 from planner.cluster import Job, Placement, Topology
 from planner.instance.instance import BLOCKS_AT, pinned_blocks
@@ -18,6 +19,7 @@ from planner.plan.plan_sections import LayoutPlan, PlacementPlan
 
 STOPPED = ("proved", "limit", "interrupted", "failed")
 SLACK = 1e-9  # of a ratio: rounding
+Pods = frozenset[tuple[str, ...]]
 
 
 @needs("placement")
@@ -25,9 +27,8 @@ def every_site(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
     """Check that a placement has the replicas of every site and no other, as its stripes and blocks have them."""
     placed, planned = placement.sites.keys(), physics.racks_by_site.keys()
     yield from once("every_site", "placements", placed, planned & (physics.replicas.keys() | placed))
-    for name in ("stripes", "blocks_by_site"):
-        if getattr(placement, name):
-            yield from once("known_sites", f"entries of {name}", getattr(placement, name), placed)
+    for name, entries in (("stripes", placement.stripes), ("blocks_by_site", placement.blocks_by_site)):
+        yield from once("known_sites", f"entries of {name}", entries, placed if entries else ())
 
 
 @needs("placement")
@@ -36,18 +37,19 @@ def racks(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
     layout = physics.plan.layout
     stages = layout.rack_stages if layout else 0
     for site, placed in sorted(placement.sites.items()):
-        total, wired = physics.cabled_racks(site), site in physics.wired and site in physics.stages
-        size = physics.wired[site].domain_racks if wired else 0
+        total, design = physics.cabled_racks(site), physics.wired.get(site) if site in physics.stages else None
         for fragment in placed.assignment if site in physics.racks_by_site else ():
             racks, stage, domain = racks_of(fragment.racks, total), fragment.stage, fragment.leaf_domain
-            if isinstance(racks, str):
-                yield broken(f"known_racks[{site}]", f"stage {stage}: {racks}")
             if not 0 <= stage < stages:
                 yield broken(f"known_racks[{site}]", f"stage {stage:,} is not from 0 to {stages - 1:,}")
+            if isinstance(racks, str):
+                yield broken(f"known_racks[{site}]", f"stage {stage}: {racks}")
+                continue
+            size = design.domain_racks if design is not None else 0
             first, last = domain * size, min((domain + 1) * size, total) - 1
-            outside = [] if isinstance(racks, str) or not wired else [one for one in racks if not first <= one <= last]
-            if outside:
-                what = f"rack {outside[0]} is not from {first} to {last}, leaf domain {domain}"
+            outside = next((rack for rack in racks if not first <= rack <= last), None)
+            if design is not None and outside is not None:
+                what = f"rack {outside} is not from {first} to {last}, leaf domain {domain}"
                 yield broken(f"leaf_domain[{site}]", f"stage {stage}: {what}")
     for site, ranks in sorted(physics.stages.items()):
         times = Counter(rack for stage in ranks for rack in stage)
@@ -68,25 +70,20 @@ def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: Layout
     """Check a placement's groups, split, in pieces and across pods, and the closed-form bound on those split."""
     crossings, sites = physics.crossings, physics.replicas
     if crossings.keys() == placement.sites.keys():
-        groups, split = layout.rack_stages * len(sites), sum(own.groups_split for own in crossings.values())
-        found = {
-            "groups": groups,
-            "groups_leaf_local": groups - split,
-            "groups_split": split,
-            "extra_pieces": sum(own.extra_pieces for own in crossings.values()),
-            "groups_cross_pod": sum(own.groups_cross_pod for own in crossings.values()),
-        }
+        names = ("groups_split", "extra_pieces", "groups_cross_pod")
+        found = {name: sum(getattr(own, name) for own in crossings.values()) for name in names}
+        found["groups"] = layout.rack_stages * len(sites)
+        found["groups_leaf_local"] = found["groups"] - found["groups_split"]
         yield from figures("figures", placement, found)
     sizes = {site: layout.racks_per_stage_by_site.get(site, 0) for site in sites if site in physics.wired}
     if len(sizes) == len(sites) and min(sizes.values(), default=0) >= 1:
         bound = 0
         for site, size in sizes.items():
-            design = physics.wired[site]
-            domains = transport.domain_racks(design.racks, design.domain_racks)
+            domains = transport.domain_racks(physics.wired[site].racks, physics.wired[site].domain_racks)
             bound += transport.lower_bound_split(domains, layout.rack_stages, size)
         yield from figures("lower_bound", placement, {"lower_bound_split": bound})
-        sides = "groups split by any placement", "groups split"
-        yield from at_most("lower_bound", bound, placement.groups_split, *sides)
+        split = placement.groups_split
+        yield from at_most("lower_bound", bound, split, "groups split by any placement", "groups split")
 
 
 @needs("placement", "layout")
@@ -183,7 +180,7 @@ class Replay:
         """Return the leaves under which a placement puts groups of ranks."""
         return [{self.leaf[self.placed.nodes[rank]] for rank in ranks} for ranks in groups]
 
-    def pods(self, nodes: Iterable[str]) -> frozenset[tuple[str, ...]]:
+    def pods(self, nodes: Iterable[str]) -> Pods:
         """Return the pods that hold the nodes of a placement."""
         return frozenset(self.above[self.leaf[node]][:1] for node in nodes)
 
@@ -214,9 +211,7 @@ def statements(replay: Replay) -> Violations:
             yield broken("bounds", f"{figure.name}: {order} are not in this order")
     if (placed.step_seconds is None) != (placed.step_seconds_bound is None):
         yield broken("step_seconds", f"{placed.step_seconds} s stated with a bound of {placed.step_seconds_bound} s")
-    gap = None
-    if claim.objective is not None and claim.bound is not None:
-        gap = abs(claim.objective - claim.bound) / max(abs(claim.objective), 1e-12)
+    gap = distance(claim.objective, claim.bound)
     if (claim.gap is None) != (gap is None) or abs((claim.gap or 0.0) - (gap or 0.0)) > SLACK:
         yield broken("certificate", f"gap {claim.gap} stated, {gap} by bound and value")
 
@@ -230,9 +225,8 @@ def refusal(replay: Replay) -> Violations:
         yield from must_be("refusal", f"{name} of no nodes", getattr(placed.certificate, name), None)
     if not placed.reason.strip():
         yield broken("refusal", "0 words of a reason")
-    size, nodes = job.segment_nodes, (node for node in replay.leaf if node not in replay.busy)
+    size, nodes, rooms = job.segment_nodes, replay.leaf.keys() - replay.busy, Counter[str]()
     free = Counter((replay.leaf[node], replay.block.get(node) if size > 1 else None) for node in nodes)
-    rooms = Counter[str]()
     for (leaf, _), count in free.items():
         rooms[replay.root(leaf)] += count // size * size
     room = max(rooms.values(), default=0)
@@ -287,7 +281,7 @@ def groups(replay: Replay) -> Violations:
     placed = replay.placed
     on = [{replay.leaf[node] for node in group.nodes} for group in placed.groups]
     for group, leaves in zip(placed.groups, on, strict=True):
-        if set(group.leaves) != leaves or len(group.leaves) != len(leaves):
+        if sorted(group.leaves) != sorted(leaves):
             stated, actual = ", ".join(group.leaves), ", ".join(sorted(leaves))
             yield broken("leaves_of_groups", f"group {group.name} states leaves {stated}, its nodes stand in {actual}")
     found = replay.counts(on, "groups")
@@ -309,9 +303,8 @@ def groups(replay: Replay) -> Violations:
 def order_of_names(replay: Replay) -> Violations:
     """Check that a placement's ranks follow the node names where asked, numbers by value as Slurm sorts nodes."""
     for pair in pairwise(replay.placed.nodes if replay.placed.order == "name" else ()):
-        first, second = (
-            [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)] for name in pair
-        )
+        words = [re.split(r"(\d+)", name) for name in pair]
+        first, second = ([(int(word), "") if word.isdecimal() else (-1, word) for word in own] for own in words)
         if first > second:
             yield broken("order_of_names", f"node {pair[1]} follows {pair[0]}, though its name does not")
             return
@@ -323,8 +316,7 @@ def neighbours(replay: Replay) -> Violations:
     stated = next((figure.value for figure in replay.placed.figures if "boundaries" in figure.name), None)
     if stated is None:
         return
-    blocks: dict[tuple[int, ...], frozenset[tuple[str, ...]]] = {}
-    outside: list[str] = []
+    blocks, outside = defaultdict[tuple[int, ...], Pods](frozenset), list[str]()
     if job.mesh:
         order = list(replay.exchanges)
         split = (any(len(on) > 1 for on in replay.leaves(lines)) for lines in replay.exchanges.values())
@@ -332,13 +324,10 @@ def neighbours(replay: Replay) -> Violations:
         rest = [axis for axis in reversed(job.mesh) if axis not in order]
         outside = [*sorted(rest, key=lambda axis: axis == "pipeline"), *reversed(order[at + 1 :])]
         for place, ranks in lines_of(job, "").items():
-            key = tuple(dict(place)[axis] for axis in outside)
-            blocks[key] = blocks.get(key, frozenset()) | replay.pods(nodes[rank] for rank in ranks)
+            blocks[tuple(dict(place)[axis] for axis in outside)] |= replay.pods(nodes[rank] for rank in ranks)
     if outside:
-        lines: dict[tuple[int, ...], list[frozenset[tuple[str, ...]]]] = {}
-        for key in sorted(blocks):
-            lines.setdefault(key[:-1], []).append(blocks[key])
-        found = sum(len(one | other) > 1 for line in lines.values() for one, other in pairwise(line))
+        steps = (pair for pair in pairwise(sorted(blocks)) if pair[0][:-1] == pair[1][:-1])  # along one line
+        found = sum(len(blocks[one] | blocks[other]) > 1 for one, other in steps)
     else:  # pods with groups of their own, and groups across pods, are runs of one line
         runs = list(blocks.values()) if job.mesh else [replay.pods(group.nodes) for group in replay.placed.groups]
         found = len({run for run in runs if len(run) == 1}) + sum(len(run) > 1 for run in runs) - 1
@@ -372,13 +361,11 @@ def proofs(replay: Replay) -> Violations:
         stated = bounds.get(name, closed)
         if stated < closed:
             yield broken("lower_bound", f"{name}: bound {stated} < {closed} by the closed form")
-    levels = [figure for figure in placed.figures if figure.name in placed.certificate.minimizes]
-    unproven = sum(level.value != level.bound for level in levels)
-    proven = not unproven
-    if placed.step_seconds is not None and placed.step_seconds_bound is not None:
-        proven = placed.step_seconds <= placed.step_seconds_bound
-    if (placed.certificate.status == "optimal") != proven:
-        yield broken("certificate", f"status {placed.certificate.status} with {unproven} figures off their bounds")
+    claim, seconds, least = placed.certificate, placed.step_seconds, placed.step_seconds_bound
+    unproven = sum(figure.value != figure.bound for figure in placed.figures if figure.name in claim.minimizes)
+    proven = not unproven if seconds is None or least is None else seconds <= least
+    if (claim.status == "optimal") != proven:
+        yield broken("certificate", f"status {claim.status} with {unproven} figures off their bounds")
 
 
 RULES = (every_site, racks, placed_groups, blocks, pins)

@@ -1,10 +1,9 @@
 """Check the power flow in the grid's own year and in every scenario of the plan: B theta = P solved anew.
 
-After a contingency (the rule as planned) a corridor keeps the circuits that it has not lost. The plants of an island
-that lacks power respond in proportion to `generation_mw`, those of an island with a surplus turn down alike; in an
-island without plants the nodes' own load is lost, and no site may be there. A unit takes the share of its node's
-generation that it is of the node's `generation_mw`; in every island all plants keep the same share as reserve for the
-worst of these.
+After a contingency a corridor keeps the circuits that it has not lost, and the plants of an island respond in
+proportion to `generation_mw`, up or down; in an island without plants the nodes' own load is lost, and no site may be
+there. A unit has the share of its node's generation that it is of the node's `generation_mw`; in every island all
+plants keep the same share as reserve for the worst of these.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
+from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, needs, once, show
 from planner.instance.grid import SOFT_UNITS, Line, NewLine, PowerNode
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
@@ -28,24 +27,16 @@ STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
 def years(physics: PlanPhysics) -> Iterator[tuple[str, dict[str, float], dict[str, float], ScenarioRun]]:
-    """Yield the grid's own year, then the scenarios of the plan whose power flow counts.
-
-    Of each: the ending of its rules' names, the headroom of areas and the generation of nodes in MW, how sites run.
-    """
+    """Yield the grid's own year and each scenario that counts: ending of rules, MW of areas and nodes, how it runs."""
     plan = physics.plan.sites
     if plan is None:
         return
     headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
     available = {node.id: node.generation_mw for node in physics.grid.nodes}
     load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
-    yield (
-        "",
-        headroom,
-        available,
-        ScenarioRun.model_construct(  # not validated: a broken plan's loads may be infinite
-            running_mw=load, generation_mw=plan.generation_mw, flows=plan.flows, energy_usd_per_year=0.0
-        ),
-    )
+    own: dict[str, Any] = {"running_mw": load, "generation_mw": plan.generation_mw, "flows": plan.flows}
+    # Not validated: a broken plan's loads may be infinite.
+    yield "", headroom, available, ScenarioRun.model_construct(**own, energy_usd_per_year=0.0)
     for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
         if scenario.name in plan.scenarios:
             of_year = headroom | scenario.headroom_mw, available | scenario.generation_mw
@@ -69,16 +60,15 @@ def generation(physics: PlanPhysics) -> Violations:
         by_area = defaultdict[str, float](float)
         for place in physics.standing:
             by_area[place.authority.id] += run.running_mw.get(place.site.id, 0.0)
-        for area, mw in sorted(by_area.items()):
-            limit = headroom[area] if rules.headroom else None
-            sides = limit, "MW drawn by its sites", "MW headroom"
+        for area, mw in sorted(by_area.items()) if rules.headroom else ():
+            sides = headroom[area], "MW drawn by its sites", "MW headroom"
             yield from within(physics, f"headroom[{area}]", mw, *sides, suffix)
         for node, mw in sorted(run.generation_mw.items()):
             rule, limit = f"generation[{node}]", available.get(node)
             yield from at_most(rule + suffix, 0.0, mw, "MW at least", "MW fed in")
             if limit is None:
-                nodes = f"none of the grid's {len(available)}"
-                yield broken(rule + suffix, f"{show(mw)} MW fed in at a node that is {nodes}")
+                what = f"{show(mw)} MW fed in at a node that is none of the grid's {len(available)}"
+                yield broken(rule + suffix, what)
             elif rules.generation:
                 yield from within(physics, rule, mw, limit, "MW fed in", right, suffix)
         if rules.generation and rules.grid_model == "none":  # an authority's spare power feeds its sites
@@ -100,11 +90,10 @@ def balance(physics: PlanPhysics) -> Violations:
     ends = {line.id: (line.a, line.b) for line, _ in _circuits(physics)}
     for suffix, _, available, run in years(physics) if grid.rules.grid_model != "none" else ():
         net = {node: run.generation_mw.get(node, 0.0) for node in available}
-        for flow in run.flows:
-            if flow.line in ends:
-                start, end = ends[flow.line]
-                net[start] -= flow.mw
-                net[end] += flow.mw
+        for flow in (flow for flow in run.flows if flow.line in ends):
+            start, end = ends[flow.line]
+            net[start] -= flow.mw
+            net[end] += flow.mw
         for node, mw in sorted(net.items()):
             load = run.running_mw.get(node, 0.0) + drawn[node]
             if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
@@ -122,9 +111,8 @@ def rating(physics: PlanPhysics) -> Violations:
                 what = f"{count} flows, {int(line in capacity)} at most on one of {len(capacity)} corridors"
                 yield broken(f"rating[{line}]{suffix}", what)
         for flow in run.flows:
-            if flow.line in capacity:
-                sides = capacity[flow.line], "MW flow", "MW of its circuits"
-                yield from within(physics, f"rating[{flow.line}]", abs(flow.mw), *sides, suffix)
+            sides = capacity.get(flow.line), "MW flow", "MW of its circuits"
+            yield from within(physics, f"rating[{flow.line}]", abs(flow.mw), *sides, suffix)
 
 
 @needs("sites")
@@ -144,7 +132,7 @@ def scenarios(physics: PlanPhysics, plan: SitesPlan) -> Violations:
             price = scenario.energy_usd_per_mwh.get(place.authority.id, place.authority.energy_usd_per_mwh)
             usd += cost.energy_usd_per_year(drawn, price)
             usd += cost.energy_usd_per_year(max(full - drawn, 0.0), rules.curtailment_usd_per_mwh)
-        for site in sorted(run.running_mw.keys() - {place.site.id for place in physics.standing}):
+        for site in sorted(run.running_mw.keys() - physics.places.keys()):
             yield broken(f"scenarios[{name}, {site}]", "draws power where there is no site")
         yield from figures(f"scenarios[{name}]", run, {"energy_usd_per_year": usd})
 
@@ -160,7 +148,7 @@ def excess(physics: PlanPhysics, plan: SitesPlan) -> Violations:
             continue
         yield from at_most(rule, 0.0, over.amount, "at least", "stated")
         yield from at_most(rule, over.amount, soft.max_excess, over.unit, f"{over.unit} at most")
-        yield from must_equal(rule, "usd_per_year", over.usd_per_year, over.amount * soft.usd_per_year, " USD")
+        yield from figures(rule, over, {"usd_per_year": over.amount * soft.usd_per_year})
         yield from must_be(rule, "unit", over.unit, SOFT_UNITS[family])
 
 
@@ -211,8 +199,7 @@ class Solved:
         entries = np.concatenate([-self.weight, -self.weight, self.weight, self.weight])
         rows, columns = np.concatenate([a, b, a, b]), np.concatenate([b, a, a, b])
         self.free = np.setdiff1d(np.arange(size), np.unique(self.island, return_index=True)[1])
-        whole = csr_matrix((entries, (rows, columns)), shape=(size, size))
-        self.matrix = whole[self.free][:, self.free].tocsc()
+        self.matrix = csr_matrix((entries, (rows, columns)), shape=(size, size))[self.free][:, self.free].tocsc()
         try:
             self.factor: Any = splu(self.matrix) if len(self.free) else None
         except RuntimeError as error:
@@ -254,8 +241,7 @@ def power_flow(physics: PlanPhysics) -> Violations:
         own = [node.replaced(generation_mw=available[node.id]) for node in nodes]
         by_node = run.generation_mw, run.running_mw
         grid = GridArrays(own, rows, *(np.array([mw.get(node.id, 0.0) for node in nodes]) for mw in by_node))
-        found = grid.base.flows(grid.generated_mw - grid.load_mw)
-        stated = {flow.line: flow.mw for flow in run.flows}
+        found, stated = grid.base.flows(grid.generated_mw - grid.load_mw), {flow.line: flow.mw for flow in run.flows}
         for line, flow in zip(grid.lines, found.tolist(), strict=True):
             if abs(stated.get(line, 0.0) - flow) > max(FLOW_MW, TOLERANCE * abs(flow)):
                 message = f"{show(stated.get(line, 0.0))} MW stated, {show(flow)} MW by the reactances"
@@ -278,8 +264,7 @@ def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Violatio
         return
     worst = int(((abs(flow) - circuits * grid.rating_mw) / grid.rating_mw).argmax())
     carries, limit = float(abs(flow[worst])), float(circuits[worst] * grid.rating_mw[worst])
-    # A negligible flow on a corridor without circuits comes from rounding.
-    if carries - limit > STILL_MW * 1e3:
+    if carries - limit > STILL_MW * 1e3:  # less on a corridor without circuits comes from rounding
         rule, left = f"security[{grid.lines[worst]}, {lost}]", f"MW after the loss of {lost}"
         yield from at_most(rule, carries, limit, left, "MW of its circuits")
 
@@ -292,15 +277,15 @@ def _without_circuit(grid: GridArrays, line: int) -> Violations:
         yield from _overload(grid, grid.base.flows_without(line), circuits, name)
         return
     generated, drawn = grid.generated_mw.copy(), grid.load_mw.copy()
-    for number in (island[grid.a[line]], island[grid.b[line]]):
-        here = island == number
-        load, available = float(grid.load_mw[here].sum()), float(grid.available_mw[here].sum())
-        if available <= 0:
+    for here in (island == island[end] for end in (grid.a[line], grid.b[line])):
+        available = float(grid.available_mw[here].sum())
+        if available > 0:
+            lacking = float(grid.load_mw[here].sum()) - float(grid.generated_mw[here].sum())
+            generated[here] += lacking * grid.available_mw[here] / available
+        else:
             rule = f"security[{grid.names[int(here.argmax())]}, {name}]"
             yield from at_most(rule, float(grid.site_mw[here].sum()), 0.0, "MW drawn by sites", "MW without plants")
             drawn[here] = 0.0
-            continue
-        generated[here] += (load - float(grid.generated_mw[here].sum())) * grid.available_mw[here] / available
     for node in (grid.available_mw > 0).nonzero()[0]:
         rule, limit = f"security[{grid.names[node]}, {name}]", grid.available_mw[node]
         yield from _above(rule, generated[node], limit, limit, f"MW fed in after the loss of {name}")
@@ -316,14 +301,13 @@ def _above(rule: str, mw: float, limit: float, available: float, what: str, righ
 def _without_units(grid: GridArrays) -> Violations:
     """Check the grid after the loss of each largest unit: the island's plants make up for it from their reserve."""
     total = np.bincount(grid.base.island, weights=grid.available_mw)[grid.base.island]
-    unit_mw = grid.unit_share * grid.generated_mw
-    share = np.zeros(len(total))
+    unit_mw, share = grid.unit_share * grid.generated_mw, np.zeros(len(total))
     for node in (unit_mw > STILL_MW).nonzero()[0].tolist():
         others = total[node] - grid.unit_share[node] * grid.available_mw[node]
         lost = f"the largest unit of {grid.names[node]}"
         if others <= STILL_MW:
-            left = f"{show(float(unit_mw[node]))} MW of {lost}"
-            yield broken(f"security[{grid.names[node]}]", f"{left} > 0 MW of other plants in its island")
+            what = f"{show(float(unit_mw[node]))} MW of {lost} > 0 MW of other plants in its island"
+            yield broken(f"security[{grid.names[node]}]", what)
             continue
         here = grid.base.island == grid.base.island[node]
         share[here] = np.maximum(share[here], unit_mw[node] / others)
@@ -332,10 +316,9 @@ def _without_units(grid: GridArrays) -> Violations:
         after = grid.generated_mw + response * (unit_mw[node] / others)
         after[node] -= unit_mw[node]
         yield from _overload(grid, grid.base.flows(after - grid.load_mw), grid.circuits, lost)
-    for n in range(len(total)):
-        limit, right = grid.available_mw[n] * (1 - share[n]), "MW that the reserve for the worst unit leaves"
-        rule = f"security[{grid.names[n]}, reserve]"
-        yield from _above(rule, grid.generated_mw[n], limit, grid.available_mw[n], "MW fed in", right)
+    right = "MW that the reserve for the worst unit leaves"
+    for name, mw, most, reserve in zip(grid.names, grid.generated_mw, grid.available_mw, share, strict=True):
+        yield from _above(f"security[{name}, reserve]", mw, most * (1 - reserve), most, "MW fed in", right)
 
 
 YEAR_RULES = (generation, balance, rating, scenarios, excess)

@@ -38,11 +38,10 @@ class Failures:
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate by job size the least stretch by failures of larger jobs, and the least per GPU up to the next size.
+        """Tabulate by job size the least stretch by failures of larger jobs, and the least per GPU, negative to ascend.
 
-        Stops are those of the smaller size, and checkpoints are written by the larger; elastic jobs lose replicas of no
-        GPUs, as the replicas that are away may be negligible against the stalls. The stretch per GPU is negative, so
-        that it ascends.
+        Stops are those of a size, checkpoints are written by the next; elastic jobs lose replicas of no GPUs, as the
+        replicas that are away may be negligible against the stalls.
         """
         gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
         written = self.job.state_bytes * math.exp(-GRID)
@@ -52,8 +51,7 @@ class Failures:
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
         """Bound from below the stretch by failures of every job with `replicas` replicas or more."""
-        _, above, _ = self._table
-        gpus = np.maximum(np.asarray(replicas) * replica_gpus, 1.0)
+        gpus, (_, above, _) = np.maximum(np.asarray(replicas) * replica_gpus, 1.0), self._table
         at = np.floor(np.log(gpus) / GRID - ROUNDING).astype(np.int64)
         return above[np.clip(at, 0, len(above) - 1)]
 
@@ -78,8 +76,8 @@ def failures_of(instance: Instance) -> Failures | None:
 
 def sections(physics: PlanPhysics) -> Violations:
     """Check that a plan has a reliability section just where its instance has failures, and each rule of it."""
-    failures, fabrics = failures_of(physics.instance), physics.plan.fabric.sites if physics.plan.fabric else {}
-    plan, layout, lanes = physics.plan.reliability, physics.plan.layout, sorted({own.lanes for own in fabrics.values()})
+    failures, plan, layout = failures_of(physics.instance), physics.plan.reliability, physics.plan.layout
+    lanes = sorted({own.lanes for own in physics.plan.fabric.sites.values()} if physics.plan.fabric else ())
     wanted = failures is not None and layout is not None
     if wanted != (plan is not None):
         yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
@@ -91,8 +89,8 @@ def sections(physics: PlanPhysics) -> Violations:
         yield broken("lanes", f"NICs of {lanes} lanes at the sites; as many at all of them expected")
     rates, stops = recovery.part_stops_per_gpu_second(job.r, job.links), float(job.stops_per_second)
     by_part = {name: stops * SECONDS_PER_DAY * rate / sum(rates.values()) for name, rate in rates.items()}
-    extrapolated = layout.gpus_used > job.r.measured_gpus
-    yield from figures("stops", plan, {"stop_seconds": 1 / stops, "extrapolated": extrapolated})
+    found = {"stop_seconds": 1 / stops, "extrapolated": layout.gpus_used > job.r.measured_gpus}
+    yield from figures("stops", plan, found)
     yield from parts("stops", plan.stops_per_day_by_part, by_part, " stops a day")
     yield from spare_racks(physics, plan, layout, job)
     yield from useful_share(plan, layout, replace(exposure, job=job))
@@ -100,17 +98,16 @@ def sections(physics: PlanPhysics) -> Violations:
 
 def spare_racks(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan, job: CheckpointedJob) -> Violations:
     """Check that the reliability section has the spare racks of every site, the fewest that meet their target."""
-    own = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
-    work, spare, targets = -(-own // layout.racks_per_replica), plan.spare_gpus_per_rack, set(job.r.spare_targets)
+    work, spare = -(-layout.racks_gpus // layout.racks_per_replica), plan.spare_gpus_per_rack
     fit = recovery.rack_availability(job.r, work, spare) if spare >= 0 else 0.0
     yield from must_be("spares", "sites", sorted(plan.spare_racks_by_site), sorted(physics.replicas))
     yield from at_most("spares", work + spare, physics.gpus_per_rack, "GPUs work and stand by", "GPUs")
     yield from figures("spares", plan, {"rack_availability": fit})
-    if plan.spare_target not in targets:
-        yield broken("spares", f"a target of {plan.spare_target:g}, none of {sorted(targets)}")
+    if plan.spare_target not in job.r.spare_targets:
+        yield broken("spares", f"a target of {plan.spare_target:g}, none of {sorted(set(job.r.spare_targets))}")
+    both = "racks work and stand by"
     for site, racks in sorted(plan.spare_racks_by_site.items()):
-        rule, needed = f"spares[{site}]", physics.racks_in_use.get(site, 0)
-        there, both = physics.racks_by_site.get(site, 0), "racks work and stand by"
+        rule, needed, there = f"spares[{site}]", physics.racks_in_use.get(site, 0), physics.racks_by_site.get(site, 0)
         yield from at_most(rule, needed + racks, there, both, "racks at the site")
         if plan.spare_target <= 0 or racks < 0:
             yield from must_equal(rule, "spare racks", racks, 0)
@@ -122,8 +119,8 @@ def spare_racks(physics: PlanPhysics, plan: ReliabilityPlan, layout: LayoutPlan,
         yield from at_most(rule, fewer, plan.spare_target, "of the time with a rack less", "asked for")
     for site in sorted(physics.plan.fabric.sites) if physics.plan.fabric else ():
         rule, need = f"spares[{site}]", physics.racks_in_use.get(site, 0) + plan.spare_racks_by_site.get(site, 0)
-        wired = physics.wired_gpus_per_rack(site)
-        yield from at_most(rule, need, physics.cabled_racks(site), "racks work and stand by", "racks are cabled")
+        cabled, wired = physics.cabled_racks(site), physics.wired_gpus_per_rack(site)
+        yield from at_most(rule, need, cabled, both, "racks are cabled")
         yield from at_most(rule, spare, wired, "GPUs stand by", "GPUs of a rack are cabled")
 
 
@@ -140,14 +137,11 @@ def useful_share(plan: ReliabilityPlan, layout: LayoutPlan, exposure: recovery.E
         yield broken("useful_share", f"{way_on}: 0 such ways to go on")
         return
     stretch, way = own
-    interval = float(way.interval_seconds)
-    checkpoints = {
-        "checkpoint_bytes": exposure.job.state_bytes,
-        "checkpoint_write_seconds": float(exposure.job.write_seconds(way.target)),
-        "checkpoint_interval_seconds": interval if interval < math.inf else None,
-        "restart_seconds": float(exposure.job.restart_seconds(way.recovery)),
-    }
-    yield from figures("checkpoints", plan, checkpoints)
+    interval, job = float(way.interval_seconds), exposure.job
+    found = {"checkpoint_bytes": job.state_bytes, "restart_seconds": float(job.restart_seconds(way.recovery))}
+    found["checkpoint_write_seconds"] = float(job.write_seconds(way.target))
+    yield from figures("checkpoints", plan, found)
+    yield from figures("checkpoints", plan, {"checkpoint_interval_seconds": interval if interval < math.inf else None})
     yield from figures("useful_share", plan, {"useful_share": 1 / stretch})
     yield from must_equal("useful_share", "of the metrics", metrics.useful_share, plan.useful_share)
     best = min(least for least, _ in known.values())

@@ -24,8 +24,9 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
     def of(rule: Callable[..., Violations]) -> Rule:
         @wraps(rule)
         def checked(physics: PlanPhysics) -> Violations:
-            owners: dict[str, object] = {"network": physics.instance, "metrics": physics}
-            owners |= dict.fromkeys(("choose", "model"), physics.instance.workload)
+            instance, workload = physics.instance, physics.instance.workload
+            owners: dict[str, object] = {"network": instance, "metrics": physics, "choose": workload, "model": workload}
+            owners |= dict.fromkeys(("cheaper", "simplest", "freed"), physics.plan.objective)
             found = [getattr(owners.get(name, physics.plan), name, None) for name in names]
             if not any(part is None for part in found) and not ("layout" in names and physics.faults):
                 yield from rule(physics, *found)
@@ -37,11 +38,10 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
 
 def same(a: Any, b: Any) -> bool:
     """Return whether two figures of a check agree within the tolerance; whole numbers, infinities and texts exactly."""
-    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
-        return a is b if a is None or b is None else bool(a == b)
-    if (isinstance(a, int) and isinstance(b, int)) or not (math.isfinite(a) and math.isfinite(b)):
-        return a == b
-    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b))
+    numbers = isinstance(a, (int, float)) and isinstance(b, (int, float))
+    if not numbers or (isinstance(a, int) and isinstance(b, int)) or not (math.isfinite(a) and math.isfinite(b)):
+        return bool(a == b)
+    return bool(abs(a - b) <= TOLERANCE * max(abs(a), abs(b)))
 
 
 def exceeds(a: float, b: float) -> bool:

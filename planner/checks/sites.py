@@ -4,7 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
@@ -32,20 +32,15 @@ def known_site(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 def site_figures(physics: PlanPhysics) -> Violations:
     """Check that a site's place, racks, GPUs, power and area are those that the instance gives."""
     for place in physics.standing:
-        site, node, rule = place.site, place.node, f"site_figures[{place.site.id}]"
-        hardware, fabric_mw = physics.instance.hardware, physics.fabric_mw(site.id)
+        site, node, hardware = place.site, place.node, physics.instance.hardware
+        rule, drawn = f"site_figures[{site.id}]", (hardware, site.racks, physics.fabric_mw(site.id))
         usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0))
         for name in ("balancing_authority", "latitude", "longitude"):
             yield from must_be(rule, name, getattr(site, name), getattr(node, name))
-        found = {
-            "interconnection": place.authority.interconnection,
-            "racks": site.modules * hardware.racks_per_module,
-            "gpus": site.racks * physics.gpus_per_rack,
-            "it_mw": cost.it_mw(hardware, site.racks, fabric_mw),
-            "facility_mw": cost.facility_mw(hardware, site.racks, fabric_mw),
-            "cooling_m2": cost.cooling_m2(hardware, site.racks, fabric_mw),
-            "interconnect_mw": usable if physics.grid.rules.interconnect.enabled else None,
-        }
+        found: dict[str, Any] = {name: getattr(cost, name)(*drawn) for name in ("it_mw", "facility_mw", "cooling_m2")}
+        found |= {"racks": site.modules * hardware.racks_per_module, "gpus": site.racks * physics.gpus_per_rack}
+        found["interconnection"] = place.authority.interconnection
+        found["interconnect_mw"] = usable if physics.grid.rules.interconnect.enabled else None
         yield from figures(rule, site, found)
 
 
@@ -65,14 +60,11 @@ def bought(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 
 def waits(physics: PlanPhysics) -> Iterator[tuple[str, str, float]]:
     """Yield (kind, name, months until ready) of each site, new line and upgrade that the checked plan uses."""
-    for place in physics.standing:
-        yield "site", place.site.id, place.node.ready_months
-    for line in physics.grid.new_lines:
-        if line.id in physics.built:
-            yield "line", line.id, line.lead_months
-    for node in physics.grid.nodes:
-        if node.upgrade and node.id in physics.steps:
-            yield "upgrade", node.id, node.upgrade.lead_months
+    yield from (("site", place.site.id, place.node.ready_months) for place in physics.standing)
+    lines = (line for line in physics.grid.new_lines if line.id in physics.built)
+    yield from (("line", line.id, line.lead_months) for line in lines)
+    nodes = (node for node in physics.grid.nodes if node.id in physics.steps)
+    yield from (("upgrade", node.id, node.upgrade.lead_months) for node in nodes if node.upgrade)
 
 
 def each_site(physics: PlanPhysics) -> Violations:
@@ -80,14 +72,13 @@ def each_site(physics: PlanPhysics) -> Violations:
     rules, rule = physics.grid.rules, physics.grid.rules.interconnect
     fed = physics.plan.sites.generation_mw if physics.plan.sites else {}
     smallest = min((place.site.racks for place in physics.standing), default=0)
-    for place in physics.standing:
-        site, node, draw, usable = place.site, place.node, physics.load_mw(place.site.id, place.site.racks), None
+    for site, node in ((place.site, place.node) for place in physics.standing):
+        draw, usable = physics.load_mw(site.id, site.racks), None
         if rule.reading == "import_share":
             own = node.generation_mw if rules.grid_model == "none" else fed.get(node.id, 0.0)
             draw = max(draw + node.load_mw - own - WATT_MW, 0.0)
         if rule.enabled:
-            steps = physics.steps.get(node.id, 0)
-            usable = usable_interconnect_mw(physics.grid, node, physics.built, steps) or 0.0
+            usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0)) or 0.0
         cooled = cost.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
         ratio = rules.share_balance.max_ratio
         most, times = ratio * smallest if rules.share_balance.enabled else None, f"racks, {ratio:g} times {smallest:,}"
@@ -113,8 +104,8 @@ def all_sites(physics: PlanPhysics) -> Violations:
         ("site_count", len(physics.standing), rules.max_sites, "open sites", "sites allowed"),
     ]
     if split.enabled and racks:
-        right = "interconnections with a site"
-        rows.append(("fault_split", split.min_interconnections, len(racks), "interconnections at least", right))
+        sides = "interconnections at least", "interconnections with a site"
+        rows.append(("fault_split", split.min_interconnections, len(racks), *sides))
         most = split.max_share * racks.total()
         rows += [(f"fault_split[{name}]", float(count), most, "racks", share) for name, count in sorted(racks.items())]
     for one, other in combinations((place.site.id for place in physics.standing), 2):
@@ -137,8 +128,7 @@ def joins_two_sites(physics: PlanPhysics, link: Link) -> bool:
 def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
     """Check that one link joins every two open sites, its figures, and that it fits fibre and the assumed exchange."""
     known, limit = sorted(physics.places), physics.wan.max_wavelengths_per_pair * physics.wan.max_fibre_pairs
-    pairs = (tuple(sorted({link.a, link.b})) for link in plan.links)
-    yield from once("linked", "links", pairs, combinations(known, 2))
+    yield from once("linked", "links", (tuple(sorted({link.a, link.b})) for link in plan.links), combinations(known, 2))
     layout, training, headroom = physics.plan.layout, set(physics.replicas), physics.wan.headroom_factor
     assumed = layout.assumptions.wan_gbps if layout is not None else None
     if layout is not None and len(training) > 1 and assumed is None:
@@ -147,13 +137,9 @@ def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
         km, gbps = physics.route_km(link.a, link.b), link.wavelengths * physics.wan.wavelength_gbps
         prices = wan.link_prices(physics.wan, {name: physics.places[name] for name in (link.a, link.b)})
         name = f"{link.a}, {link.b}"
-        found = {
-            "route_km": km,
-            "rtt_ms": wan.rtt_ms(physics.wan, km),
-            "capacity_gbps": gbps,
-            "fibre_pairs": wan.fibre_pairs(physics.wan, link.wavelengths),
-            "usd_per_year": cost.link_usd_per_year(physics.grid, physics.wan, prices, link.wavelengths),
-        }
+        found = {"route_km": km, "rtt_ms": wan.rtt_ms(physics.wan, km), "capacity_gbps": gbps}
+        found["fibre_pairs"] = wan.fibre_pairs(physics.wan, link.wavelengths)
+        found["usd_per_year"] = cost.link_usd_per_year(physics.grid, physics.wan, prices, link.wavelengths)
         yield from figures(f"link_figures[{name}]", link, found)
         rule, lit = f"wan_capacity[{name}]", f"Gbps of {link.wavelengths} wavelengths"
         yield from at_most(rule, link.required_gbps, gbps, "Gbps required", lit)
@@ -168,11 +154,10 @@ def link_figures(physics: PlanPhysics, plan: SitesPlan) -> Violations:
 def pins(physics: PlanPhysics, _: SitesPlan) -> Violations:
     """Check the racks in all, the racks of single sites and the number of open sites against the instance's pins."""
     planned, pinned = physics.racks_by_site, physics.instance.pins
+    stated = {f"sites.racks.{site}": racks for site, racks in planned.items()} | {"sites.racks": sum(planned.values())}
     for path, racks in sorted(pinned.items()):
-        if path == "sites.racks" or path.startswith("sites.racks."):
-            site = path.removeprefix("sites.racks").removeprefix(".")
-            stated = planned.get(site, 0) if site else sum(planned.values())
-            yield from must_equal(f"pins[{path}]", "racks against the pin", stated, racks)
+        if path.startswith("sites.racks"):
+            yield from must_equal(f"pins[{path}]", "racks against the pin", stated.get(path, 0), racks)
     limit = pinned.get("sites.max_sites")
     yield from at_most("pins[sites.max_sites]", len(planned), limit, "open sites", "sites pinned")
 
@@ -212,22 +197,19 @@ def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetr
 
 def requirements(physics: PlanPhysics) -> Requirements | None:
     """Recompute the demands on the wide area; None if no fibre design is needed, or sites or layout are broken."""
-    metrics, layout = physics.metrics, physics.plan.layout
+    metrics, layout, places = physics.metrics, physics.plan.layout, physics.places
     if not physics.wan.designed or len(physics.standing) < 2 or metrics is None or layout is None:
         return None
-    places = physics.places
     groups: dict[str, list[str]] = {}
-    for place in physics.standing:
-        if place.site.id in physics.replicas:
-            groups.setdefault(place.authority.interconnection, []).append(place.site.id)
+    for place in (place for place in physics.standing if place.site.id in physics.replicas):
+        groups.setdefault(place.authority.interconnection, []).append(place.site.id)
     net = wan.fibre_of(physics.wan, wan.places_of(physics.wan, places))
 
     def rtt(start: str, end: str) -> float:
         routes = net.routes(min(start, end), max(start, end), 1)
         return net.rtt_ms(routes[0]) if routes else math.inf
 
-    window = window_seconds(physics, layout, metrics)
-    offered = wan.forms(groups, metrics.gradient_bytes_per_stage, rtt)
+    window, offered = window_seconds(physics, layout, metrics), wan.forms(groups, metrics.gradient_bytes_per_stage, rtt)
     form = wan.choose_form(physics.wan, offered, window, rtt)
     exchange = wan.sync_demands(physics.wan, form, window, rtt)
     every = (*exchange, *wan.traffic_demands(physics.wan, sorted(places), net.node))
@@ -237,17 +219,16 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
 
 def designed(physics: PlanPhysics) -> Violations:
     """Check that the wide area is designed just where the instance asks for it, between two sites or more, and how."""
-    wanted = physics.wan.designed and physics.instance.wan is not None and len(physics.standing) > 1
-    design = physics.plan.wan
+    design, sites = physics.plan.wan, len(physics.standing)
+    wanted = physics.wan.designed and physics.instance.wan is not None and sites > 1
     if wanted != (design is not None):
-        expected = f"{int(wanted)} expected with {len(physics.standing)} sites"
+        expected = f"{int(wanted)} expected with {sites} sites"
         yield broken("designed", f"{int(not wanted)} designs of the wide area planned, {expected}")
     if design is not None:
         yield from must_be("designed", "protection", design.protection, physics.wan.protection or "none")
         req = requirements(physics)
-        if req is not None:
-            for rule in (fastest_form, demands, routes, capacity, edges):
-                yield from rule(physics, req, design)
+        for rule in (fastest_form, demands, routes, capacity, edges):
+            yield from rule(physics, req, design) if req is not None else ()
 
 
 def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
@@ -301,8 +282,8 @@ def routes(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violatio
             if physics.wan.protection != "one_cut":
                 yield from must_be(rule, "backup", route.backup_edges, None)
                 continue
-            both = sorted(set(route.edges) & set(route.backup_edges or ()) & req.fibre.edges.keys())
-            shared = [edge for edge in both if req.fibre.edges[edge].cut]
+            both = set(route.edges) & set(route.backup_edges or ()) & req.fibre.edges.keys()
+            shared = sorted(edge for edge in both if req.fibre.edges[edge].cut)
             if route.backup_edges is None or shared:
                 backups = f"{int(route.backup_edges is not None)} backup routes that share {len(shared)} edges"
                 yield broken(rule, f"{backups} ({', '.join(shared)}), 1 that shares 0 expected")
@@ -322,17 +303,14 @@ def _astray(net: SiteFibre, edges: tuple[str, ...], start: str, end: str) -> str
 def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     """Check that each fibre edge carries no more than its wavelengths do, whichever one edge is cut."""
     lit_gbps = {edge.id: edge.wavelengths * physics.wan.wavelength_gbps for edge in design.edges}
-    survives = physics.wan.protection == "one_cut"
-    cuts = sorted(name for name, edge in req.fibre.edges.items() if edge.cut and survives)
-    peak: dict[str, float] = {}
-    for cut in (None, *cuts):
+    peak, cuts = dict[str, float](), sorted(name for name, edge in req.fibre.edges.items() if edge.cut)
+    for cut in (None, *(cuts if physics.wan.protection == "one_cut" else ())):
         state, loads = f"{cut!r} is cut" if cut else "nothing is cut", defaultdict[str, float](float)
-        for _, demand, given in req.stated(design):
-            for route in demand.routes:
-                edges = (route.backup_edges or ()) if cut in route.edges else route.edges
-                known = tuple(name for name in edges if name in req.fibre.edges)
-                for name in known:
-                    loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
+        for route, given in ((route, given) for _, demand, given in req.stated(design) for route in demand.routes):
+            edges = (route.backup_edges or ()) if cut in route.edges else route.edges
+            known = tuple(name for name in edges if name in req.fibre.edges)
+            for name in known:
+                loads[name] += route.share * given.gbps(req.fibre.rtt_ms(known))
         for name, gbps in sorted(loads.items()):
             peak[name] = max(peak.get(name, 0.0), gbps)
             limit = lit_gbps.get(name, 0.0)
@@ -344,23 +322,19 @@ def capacity(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violat
 
 def edges(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Violations:
     """Check that wavelengths are only on fibre that exists, once, within its pairs, at its price."""
+    net, known = physics.wan, req.fibre.edges
     for name, count in sorted(Counter(edge.id for edge in design.edges).items()):
-        if count > int(name in req.fibre.edges):
-            yield broken(f"edges[{name}]", f"{count} entries for {int(name in req.fibre.edges)} edges of that id")
-    for edge in design.edges:
-        offered, rule, net = req.fibre.edges.get(edge.id), f"edges[{edge.id}]", physics.wan
-        if offered is None:
-            continue
-        pairs, what = offered.max_pairs, f"wavelengths on {offered.max_pairs} fibre pairs"
+        if count > int(name in known):
+            yield broken(f"edges[{name}]", f"{count} entries for {int(name in known)} edges of that id")
+    for edge, offered in ((edge, known[edge.id]) for edge in design.edges if edge.id in known):
+        rule, most = f"edges[{edge.id}]", offered.max_pairs * net.max_wavelengths_per_pair
+        what = f"wavelengths on {offered.max_pairs} fibre pairs"
         yield from must_be(rule, "ends", sorted((edge.a, edge.b)), sorted((offered.a, offered.b)))
         yield from at_most(rule, 1, edge.wavelengths, "wavelengths at least", "wavelengths lit")
-        yield from at_most(rule, edge.wavelengths, pairs * net.max_wavelengths_per_pair, "wavelengths", what)
-        found = {
-            "route_km": offered.route_km,
-            "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths),
-            "capacity_gbps": edge.wavelengths * net.wavelength_gbps,
-            "usd_per_year": cost.link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths),
-        }
+        yield from at_most(rule, edge.wavelengths, most, "wavelengths", what)
+        found = {"route_km": offered.route_km, "fibre_pairs": wan.fibre_pairs(net, edge.wavelengths)}
+        found["capacity_gbps"] = edge.wavelengths * net.wavelength_gbps
+        found["usd_per_year"] = cost.link_usd_per_year(physics.grid, net, offered.prices, edge.wavelengths)
         yield from figures(rule, edge, found)
     yield from figures("edges", design, {"capex_usd": req.capex_usd(physics, design)})
 

@@ -24,13 +24,11 @@ from planner.physics import Ints
 from planner.physics.network.fabric_designs import min_fabric_usd
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training import step_prediction
+from planner.physics.training import memory, step_prediction
 from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
-from planner.physics.training.memory import LayerBytes, layer_bytes
 from planner.physics.training.operations import LayerShape, limits_expert_overlap
-from planner.physics.training.parallel_strategy import block_of
+from planner.physics.training.parallel_strategy import block_of, shape_values
 from planner.physics.training.schedule import Schedule, may_overlap_experts
-from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
 from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
 
@@ -50,18 +48,18 @@ class Space:
 
     def __init__(self, *, instance: Instance, transport_slowdown: float) -> None:
         self.instance, self.transport_slowdown = instance, transport_slowdown
-        self.machine, self.rules = machine_of(instance), instance.workload.rules
+        self.machine, self.rules = step_prediction.machine_of(instance), instance.workload.rules
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
-        self.memory_limit = memory_limit_bytes(instance)
+        self.memory_limit = step_prediction.memory_limit_bytes(instance)
         self.site_racks = MANY  # no bound without a grid
         if instance.grid is not None:
             modules = max((room for _, room in _rooms(instance, instance.grid)[0]), default=0.0)
             self.site_racks = math.floor(min(modules * (1 + SLACK), MANY)) * instance.hardware.racks_per_module
         self.failures = failures_of(instance) or NoFailures()
-        self.zero_stages = self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
-        sequences = instance.workload.tokens / instance.workload.sequence_length / instance.workload.availability
-        self.days_a_second = sequences / SECONDS_PER_DAY  # days to train for a second a sequence
+        self.zero_stages, work = self.pinned("zero_stage", sorted(self.machine.software.zero_stages)), instance.workload
+        # Days to train for a second a sequence.
+        self.days_a_second = work.tokens / work.sequence_length / work.availability / SECONDS_PER_DAY
         self.pipelines = cache(self._pipelines)  # which cuts that split a replica alike share
 
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
@@ -83,23 +81,20 @@ class Space:
 
     def cuts(self) -> Iterator["Cut"]:
         """Yield every way to cut a layer in the checker's declared space, with each pipeline schedule."""
-        machine, phi = self.machine, self.transport_slowdown
-        schedules = self.pinned("schedule", machine.software.schedules)
-        rules, model, sequence = self.rules, machine.model, machine.sequence
-        fronts = dict[LayerShape, LayerTimes]()
-        taken = (shape for shape in self._shapes() if not any(broken_shapes(rules, shape, model, sequence)))
+        machine, fronts = self.machine, dict[LayerShape, LayerTimes]()
+        schedules, of = self.pinned("schedule", machine.software.schedules), (machine.model, machine.sequence)
+        taken = (shape for shape in self._shapes() if not any(broken_shapes(self.rules, shape, *of)))
         for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
             whole = replace(shape, recompute=keeps)
             exposed = replace(whole, experts_overlap=False)
             ways: list[tuple[LayerShape, Repeats, bool | None]] = [(whole, repeats, None)]
-            # Under pipelines of one stage or with interleaving the exchange overlaps unless layers run again, under the
-            # others never.
+            # Under pipelines of one stage or with interleaving the exchange overlaps unless layers run again.
             if limits_expert_overlap(machine, whole):
                 ways = [(whole, "no", True)] if repeats != "some" else []
                 ways += [(exposed, "some", True)] if repeats != "no" else []
                 ways += [(exposed, repeats, False)]
             for one, kept, overlaps in ways:
-                times = step_prediction.pipeline_of(machine, one, phi, fronts)
+                times = step_prediction.pipeline_of(machine, one, self.transport_slowdown, fronts)
                 for schedule in schedules:
                     own = replace(times, order=schedule)
                     yield Cut(space=self, shape=one, schedule=schedule, repeats=kept, times=own, overlapping=overlaps)
@@ -119,14 +114,9 @@ class Space:
                 batches = self.pinned("microbatch_sequences", range(1, most + 1))
                 for batch, expert, inner, scattered in itertools.product(batches, split, inners, sequence):
                     yield LayerShape(
-                        tensor_parallel=tensor,
-                        micro_batch=batch,
-                        recompute="none",
-                        sequence_parallel=scattered,
-                        context_parallel=context,
-                        expert_parallel=expert,
-                        tensor_inner=inner,
-                    )
+                        tensor_parallel=tensor, tensor_inner=inner, context_parallel=context, expert_parallel=expert,
+                        sequence_parallel=scattered, micro_batch=batch, recompute="none",
+                    )  # fmt: skip
 
     def _pipelines(self, degrees: tuple[int, int, int], schedule: Schedule) -> "CutPipelines":
         """Return the pipelines that the framework has of a checked cut by TP, CP and EP; packed ones fill each rack."""
@@ -148,7 +138,7 @@ class Space:
             own = {"stages_per_rack": kind, "replicas_per_rack": pins.get("layout.replicas_per_rack")}
             block = block_of(gpus, degrees, pipeline_parallel=1, **own)
             names = ("racks", "replicas", "replicas_per_rack", "stage_racks", "rails")
-            rows.append([0 if block is None else getattr(block, name) for name in names])
+            rows.append([getattr(block, name, 0) for name in names])
         racks, replicas, per_rack, stage_racks, wired = np.array(rows, dtype=np.int64).reshape(-1, 5)[at].T
         if network is not None and network.spares.asked:  # idle GPUs are cabled too: they are the spares
             wired = np.where(wired > 0, gpus, wired)
@@ -164,28 +154,22 @@ class Space:
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
         """Return pairs of the checker's space (activations a layer keeps, whether whole layers may be recomputed).
 
-        Under a pin to full recompute some layers are recomputed whole; the case in which none is counts as well, unless
-        a framework's rule excludes it, and can only lower the bound. The layers that are not recomputed whole keep the
-        activations of selective recompute; where flash attention stores no scores and nothing else is selective, these
-        are the activations without recompute. Where modules other than core attention are selective, those layers keep
-        all activations.
+        Under full recompute the layers that are not recomputed whole keep the activations of selective recompute; all
+        of them where that repeats more than core attention, or where flash attention leaves it nothing to repeat.
         """
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
             return [(pin, "no")] if pin == "none" or self.rules.selective else []
         model, experts = self.machine.model, self.machine.model.experts
-        has = {  # by module that the stack may repeat, whether some layer of the model has it
-            "layernorm": model.latent_attention is not None or experts is not None,
-            "mla_up_proj": model.latent_attention is not None,
-            "mlp": experts is None or experts.dense_layers > 0,
-            "moe": experts is not None,
-            "moe_act": experts is not None,
-            "shared_experts": experts is not None and experts.shared_ffn > 0,
+        # By module that the stack may repeat, whether some layer of the model has it.
+        has = dict.fromkeys(("moe", "moe_act"), experts is not None) | {
+            "mla_up_proj": model.latent_attention is not None
         }
+        has |= {"layernorm": any(has.values()), "mlp": experts is None or experts.dense_layers > 0}
+        has["shared_experts"] = experts is not None and experts.shared_ffn > 0
         if any(has[name] for name in set(software.recompute_modules) - {"core_attn"}):
-            if pin == "full":
-                return [("none", "some")]
-            return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
+            ways: list[tuple[Any, Repeats]] = [("none", "some" if pin == "full" else "any"), ("selective", "no")]
+            return ways if self.rules.selective and pin != "full" else ways[:1]
         if software.flash_attention and software.selective_gemm_share == 0:
             return [("none", "some" if pin == "full" else "any")]
         others: Repeats = "any" if self.rules.selective else "some"
@@ -229,18 +213,15 @@ class CutPipelines:
     def __len__(self) -> int:
         return len(self.min_replicas)
 
-    def over(self, min_replicas: Any, max_replicas: Any, least: Any, most: Any) -> "CutPipelines":
-        """Return a checked cut's pipelines with other ranges of replicas, and of micro-batches `least` to `most`."""
-        own = {"min_replicas": min_replicas, "max_replicas": max_replicas}
-        return replace(self, **own, min_micro_batches=least, max_micro_batches=most)
+    def over(self, *ends: Any) -> "CutPipelines":
+        """Return a checked cut's pipelines with other ranges: least and most replicas, least and most micro-batches."""
+        return replace(self, **dict(zip(self.__slots__[-4:], ends, strict=True)))
 
     def within(self, total: int) -> "CutPipelines":
         """Return ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
-        found = replace(
-            self,
-            max_replicas=np.minimum(self.max_replicas, total // self.min_micro_batches),
-            max_micro_batches=np.minimum(self.max_micro_batches, total // self.min_replicas),
-        )
+        many = np.minimum(self.max_replicas, total // self.min_micro_batches)
+        most = np.minimum(self.max_micro_batches, total // self.min_replicas)
+        found = replace(self, max_replicas=many, max_micro_batches=most)
         fine = (found.min_replicas <= found.max_replicas) & (found.min_micro_batches <= found.max_micro_batches)
         return found.part(np.flatnonzero(fine))
 
@@ -262,12 +243,9 @@ class CutPipelines:
         k = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
         first, last = low[row] + size[row] * k // parts[row], low[row] + size[row] * (k + 1) // parts[row] - 1
         part, one = self.part(row), one[row]
-        return part.over(
-            np.where(one, part.min_replicas, first),
-            np.where(one, part.max_replicas, last),
-            np.where(one, first, part.min_micro_batches),
-            np.where(one, last, part.max_micro_batches),
-        )
+        replicas = np.where(one, part.min_replicas, first), np.where(one, part.max_replicas, last)
+        micro_batches = np.where(one, first, part.min_micro_batches), np.where(one, last, part.max_micro_batches)
+        return part.over(*replicas, *micro_batches)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -278,16 +256,19 @@ class Cut:
     shape: LayerShape
     schedule: Schedule
     repeats: Repeats
-    times: Pipeline
+    times: step_prediction.Pipeline
     overlapping: bool | None = None
 
     @property
     def pipelines(self) -> CutPipelines:
         """The pipelines of a checked cut, enumerated when they are asked for: a check may have to stop before."""
-        every = self.space.pipelines(self.shape.degrees, self.schedule)
-        if self.overlapping is None:
-            return every
-        return every.part(may_overlap_experts(every.p, every.v) == self.overlapping)
+        every, way = self.space.pipelines(self.shape.degrees, self.schedule), self.overlapping
+        return every if way is None else every.part(may_overlap_experts(every.p, every.v) == way)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What tells a checked cut from others: its shape's values and its schedule."""
+        return (*shape_values(self.shape).values(), self.schedule)
 
     @property
     def total_micro_batches(self) -> int:
@@ -303,34 +284,24 @@ class Cut:
         return self.space.layers - math.ceil(front_layers(self.times.machine.model) * lighter / each - ROUNDING)
 
     @cached_property
-    def send_seconds(self) -> tuple[float, float]:
-        """Seconds that a checked cut's pipeline send takes between stages of different racks, and of one rack."""
-        both = self.times, step_prediction.inside_rack(self.times)
-        far, near = (float(times.send(self.space.transport_slowdown, 2)) for times in both)
-        return far, near
-
-    @cached_property
-    def layer_bytes(self) -> LayerBytes:
+    def layer_bytes(self) -> memory.LayerBytes:
         """The activation bytes of a layer of a checked cut on one GPU."""
-        return layer_bytes(self.times.machine, self.shape)
+        return memory.layer_bytes(self.times.machine, self.shape)
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:
     """Bound, for the check, the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
     They are within the budget (whole modules, buildings, connections, the cheapest link and leaf port of each cabled
-    GPU, counted years of the cheapest energy), the campus's power and the sites; without a grid the racks at hand, or
-    none where their price or power is too much.
+    GPU, counted years of the cheapest energy), power and sites; a cluster's are the racks at hand, or none.
     """
-    hardware, grid, limits = instance.hardware, instance.grid, instance.limits
-    power, budget = limits.facility_power_mw, limits.budget_usd
+    hardware, grid, power = instance.hardware, instance.grid, instance.limits.facility_power_mw
     if grid is None:
-        racks = hardware.racks or 0
+        racks, budget = hardware.racks or 0, instance.limits.budget_usd
         over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * hardware.rack.price_usd > budget + CENT
         return 0 if over_power or over_budget else racks
-    each = hardware.racks_per_module
-    most = [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
+    each, most = hardware.racks_per_module, [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / cost.facility_mw(hardware, each))
     racks = each * math.floor(max(0.0, min(*most, MANY)) * (1 + SLACK))
@@ -342,12 +313,11 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
 
 def max_sites(instance: Instance) -> int:
     """Bound, for the check, the sites that may hold racks."""
-    grid = instance.grid
-    if grid is None:
+    if instance.grid is None:
         return 1
-    soft = grid.rules.soft.get("site_count")
-    limits = [len(_candidates(grid)), instance.pins.get("sites.max_sites")]
-    limits += [] if grid.rules.max_sites is None else [grid.rules.max_sites + (soft.max_excess + 1e-9 if soft else 0)]
+    most, soft = instance.grid.rules.max_sites, instance.grid.rules.soft.get("site_count")
+    limits = [len(_candidates(instance.grid)), instance.pins.get("sites.max_sites")]
+    limits += [] if most is None else [most + (soft.max_excess + 1e-9 if soft else 0)]
     return max(1, min(int(limit) for limit in limits if limit is not None))
 
 
@@ -369,13 +339,11 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
 def _by_sites(instance: Instance, grid: Grid) -> float:
     """Bound, for the check, the modules of the largest sites together: as many as may open, each within its limits.
 
-    Of a campus no interconnection of which may hold more than a share, T <= sum of min(room, share·T). The right side
-    grows with T, so putting a bound in gives a bound; it converges within a few rounds.
+    Where no interconnection may hold more than a share, T <= sum of min(room, share·T), into which a bound is put.
     """
     largest, split, (rooms, within) = max_sites(instance), grid.rules.fault_split, _rooms(instance, grid)
     interconnection = {area.id: area.interconnection for area in grid.balancing_authorities}
-    by_area: dict[str, float] = defaultdict(float)
-    by_interconnection: dict[str, list[float]] = defaultdict(list)
+    by_area, by_interconnection = defaultdict[str, float](float), defaultdict[str, list[float]](list)
     for node, room in rooms:
         by_area[node.balancing_authority] += room
         by_interconnection[interconnection[node.balancing_authority]].append(room)
@@ -425,8 +393,7 @@ def most_racks(instance: Instance, proof: JointProof) -> Callable[[int], int]:
 
     @cache
     def most(wired_gpus: int) -> int:
-        # A fabric joins what the proof says, or more if the checker's own designs do; a site's racks are in whole
-        # modules. Fewer racks are of a MILP.
+        # A fabric joins what the proof says, or more if the checker's own designs do; sites have whole modules.
         site = max(joined_racks(instance, wired_gpus), proof.joined_racks_by_wired_gpus.get(wired_gpus, math.inf))
         joined = max_sites(instance) * (-(-site // each) * each if math.isfinite(site) else site)
         own, fewer = int(min(max_racks(instance, wired_gpus), joined)), [gpus for gpus in stated if gpus <= wired_gpus]

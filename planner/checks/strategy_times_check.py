@@ -1,8 +1,7 @@
 """Times of the checker's columns on a free network: floors of ranges, and the least over all splits of layers.
 
-Floors are of ranges of replicas and of micro-batches, whole tables at a time. Stages are as even as can be, nothing is
-slower than the transport itself, and fibre is free. Traffic is that of the fewest replicas of a range, state that ZeRO
-shares that of the most; with failures the clock is that of the best job.
+In ranges of replicas and micro-batches stages are as even as can be, nothing is slower than the transport itself, and
+fibre is free. Traffic is that of the fewest replicas, state that ZeRO shares of the most, the clock that of the best.
 """
 
 import math
@@ -19,8 +18,7 @@ from planner.checks.strategy_space_check import Cut, CutPipelines, max_sites
 from planner.physics import Floats, Ints
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
-from planner.physics.training.memory import weights_of
-from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds
+from planner.physics.training.step_prediction import Pipeline, ShardedTimes
 from planner.physics.training.transformer import front_layers
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
@@ -34,8 +32,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int], limit: float) -> CutPipelines:
     """Return a checked cut's pipelines with all replicas and micro-batches that a limit in seconds a sequence leaves.
 
-    The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
-    pipeline has at least a whole round of micro-batches.
+    The replicas fill whole blocks of racks and share the experts; interleaved pipelines have a whole round at least.
     """
     shape, total, pins, times = cut.shape, cut.total_micro_batches, cut.space.instance.pins, cut.times.times
     most = np.zeros_like(pipelines.p)
@@ -72,14 +69,11 @@ class ColumnTimes:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of a layer and micro-batch of a checked column, with the ZeRO traffic that is not hidden."""
-        blocks = -(-self.ranges.min_replicas // self.ranges.block_replicas)
-        group = ReplicaGroup(  # of the largest all-reduce at least: on the site with most blocks
-            replicas_per_rack=self.ranges.replicas_per_rack,
-            racks=-(-blocks // max_sites(self.cut.space.instance)) * self.ranges.stage_racks,
-            shards=self.ranges.max_replicas,
-            slowdown=self.cut.space.transport_slowdown,
-        )
-        return step_prediction.sharded_times(self.pipeline, group)
+        own, space = self.ranges, self.cut.space
+        blocks = -(-own.min_replicas // own.block_replicas)
+        racks = -(-blocks // max_sites(space.instance)) * own.stage_racks  # at least, of the site with most blocks
+        sizes = {"replicas_per_rack": own.replicas_per_rack, "racks": racks, "shards": own.max_replicas}
+        return step_prediction.sharded_times(self.pipeline, ReplicaGroup(**sizes, slowdown=space.transport_slowdown))
 
     @cached_property
     def site_replicas(self) -> Ints:
@@ -88,8 +82,9 @@ class ColumnTimes:
 
     @cached_property
     def send(self) -> Floats:
-        """Seconds of one pipeline send between stages of a checked column."""
-        (far, near), p = self.cut.send_seconds, self.ranges.p
+        """Seconds of one pipeline send between stages of a checked column, of different racks or of one."""
+        both, p = (step_prediction.inside_rack(self.cut.times), self.cut.times), self.ranges.p
+        near, far = (float(times.send(self.cut.space.transport_slowdown, 2)) for times in both)
         return np.asarray(np.where(p <= self.ranges.stages_per_rack, near, far) * (p > 1), dtype=np.float64)
 
 
@@ -116,11 +111,9 @@ class StepTimeBound(ColumnTimes):
         """
         own, p, v = self.ranges, self.ranges.p, self.ranges.v
         low, high = own.min_micro_batches, own.max_micro_batches
-        short = schedule.effective_micro_batches(high, p, v) / high
-        rounds = np.where(high // p > (low - 1) // p, 1.0, short)
+        rounds = np.where(high // p > (low - 1) // p, 1.0, schedule.effective_micro_batches(high, p, v) / high)
         last = np.minimum(low // p * p + p - 1, high)
-        waits = np.maximum(0, last // p - 2) / last
-        more = self.cut.times.times.recompute_seconds
+        waits, more = np.maximum(0, last // p - 2) / last, self.cut.times.times.recompute_seconds
         counts = schedule.PipelineCounts(p, v, 3 * p)
         wait = schedule.min_excess_seconds(counts, self.layers, 0, self.sharded.layer_seconds, more)
         other = np.where(p == 1, self.pipeline.ends, 0.0) + self.cut.times.machine.software.host_seconds
@@ -138,7 +131,7 @@ class StepTimeBound(ColumnTimes):
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
         ends = [own.min_micro_batches, *([own.max_micro_batches] if self.cut.schedule == "zb-h1" else [])]
         counts, stage = (schedule.PipelineCounts(own.p, own.v, m) for m in ends), self.chunk * own.v
-        each = [pipeline_bubble_seconds(self.sharded, of, stage, self.send) for of in counts]
+        each = [step_prediction.pipeline_bubble_seconds(self.sharded, of, stage, self.send) for of in counts]
         return np.asarray(np.minimum.reduce(each) + self.tails[0], dtype=np.float64)
 
     @cached_property
@@ -148,8 +141,7 @@ class StepTimeBound(ColumnTimes):
             return self.cut.times.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
         counts = schedule.PipelineCounts(self.ranges.p, self.ranges.v, 1, (most, most))
-        each = self.sharded, None, counts, self.layers, self.chunk, self.send
-        parts = step_prediction.once_parts(*each, alone=True)
+        parts = step_prediction.once_parts(self.sharded, None, counts, self.layers, self.chunk, self.send, alone=True)
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
         return sum(parts.values()), ends
@@ -184,19 +176,15 @@ class StepTimeBound(ColumnTimes):
         with np.errstate(divide="ignore"):
             ends = self.cut.space.failures.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
         low, least = (np.ceil(np.minimum(end * (1 - ROUNDING), 2.0**62)).astype(np.int64) for end in ends)
-        found = replace(
-            ranges,
-            min_replicas=np.maximum(ranges.min_replicas, low),
-            min_micro_batches=np.maximum(ranges.min_micro_batches, least),
-        ).part(which)
+        low, least = np.maximum(ranges.min_replicas, low), np.maximum(ranges.min_micro_batches, least)
+        found = ranges.over(low, ranges.max_replicas, least, ranges.max_micro_batches).part(which)
         return found.part(np.flatnonzero(self.seconds[which] < limit)).within(self.cut.total_micro_batches)
 
     def holding(self, seconds: Floats, *, every: bool) -> Ints:
         """Return the indices of checked ranges whose stages hold all layers in memory and in `seconds` seconds.
 
-        `every`: each stage as it is; else all as the last one, which has the fewest chunks in flight. A stage with l
-        layers takes l times the state of one layer, and for each chunk in flight l/v times the activations of one; a
-        recomputed layer keeps fewer activations and takes longer.
+        `every`: each stage as it is; else all as the last one, which has the fewest chunks in flight. A stage has the
+        state of its layers, and for each chunk in flight the activations of a v-th; recomputed layers keep fewer.
         """
         few, front = np.flatnonzero(self.site_replicas > 0), front_layers(self.cut.times.machine.model)
         found, size = [few[:0]], max(1, MOST_CELLS // (int(self.ranges.p[few].max(initial=1)) if every else 1))
@@ -211,11 +199,10 @@ class StepTimeBound(ColumnTimes):
     def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
         """Bound the layers but front ones that checked stages hold; `every`: with embeddings and head."""
         cut, machine, shape, order = self.cut, self.cut.times.machine, self.cut.shape, self.cut.schedule
-        replicas = np.minimum(self.ranges.max_replicas, self.site_replicas)
-        arrays = (self.ranges.p, self.ranges.v, self.ranges.min_micro_batches, replicas, self.send)
-        spread = (np.asarray(array + 0 * self.ranges.p)[some, None] for array in (*arrays, self.sharded.layer_seconds))
-        p, v, m, d, send, layer = spread
-        zero = self.zero_stage or 0
+        own, zero = self.ranges, self.zero_stage or 0
+        replicas = np.minimum(own.max_replicas, self.site_replicas)
+        arrays = own.p, own.v, own.min_micro_batches, replicas, self.send, self.sharded.layer_seconds
+        p, v, m, d, send, layer = (array[some, None] for array in np.broadcast_arrays(*arrays))
         overlap = np.where(v > 1, float("sends" in machine.software.overlaps), 0.0)
         seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
@@ -226,10 +213,9 @@ class StepTimeBound(ColumnTimes):
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
-        weights = weights_of(machine, shape)
+        weights = memory.weights_of(machine, shape)
         state = memory.gpu_state_bytes(machine, shape, weights, layers=1, ends=0, zero_stage=zero, replicas=d)
-        flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
-        kept = cut.layer_bytes.kept
+        flying, kept = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v, cut.layer_bytes.kept
         # A first stage with smaller chunks first keeps fewer layers in flight than its chunks' mean, at most by these.
         larger = schedule.larger_in_flight(p, m, smaller_first=front_layers(machine.model) == 0)
         first = (stage == 0) | (not every)  # or what stands for it
@@ -304,15 +290,13 @@ class PipelineSplits(ColumnTimes):
     @cached_property
     def waits(self) -> float:
         """Fewest rounds in which a checked pipeline's unequal chunks wait, over its micro-batches."""
-        if not self.waiting:
-            return 0.0
-        return float(np.min(np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches))
+        rounds = np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches
+        return float(np.min(rounds)) if self.waiting else 0.0
 
     @cached_property
     def sizes(self) -> Ints:
         """Layers that a checked pipeline's stage may hold, ascending, from what others leave up to the limit."""
-        layers, others = self.cut.space.layers, self.p - 1
-        spared = max(0.0, -self.pipeline.first_excess_seconds)
+        layers, others, spared = self.cut.space.layers, self.p - 1, max(0.0, -self.pipeline.first_excess_seconds)
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + SPLIT_ROUNDING)
         most = math.floor(min(layers - others * self.v, in_time))
         return np.arange(max(self.v, layers - others * most), most + 1)
@@ -338,9 +322,8 @@ class PipelineSplits(ColumnTimes):
         if self.cut.repeats == "no":
             fewest = np.where(self._memory_share(0) <= 1, 0 * every, NEVER)
         else:  # each recomputed layer after the first saves the same memory
-            none, one, full = self._memory_share(
-                np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :]
-            )
+            each = np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])
+            none, one, full = self._memory_share(each[:, None, :])
             saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
             more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
             some = np.where(np.minimum(one, full) <= 1, np.clip(1 + np.maximum(more, 0), 1, every), NEVER)
@@ -369,16 +352,14 @@ class PipelineSplits(ColumnTimes):
         pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
         stage = step_prediction.stage_seconds(sharded, self.v, sizes, repeats, self.send)
-        stages = np.arange(self.p)[:, None]
-        head = step_prediction.end_seconds(pipeline, stages, self.p)
+        head = step_prediction.end_seconds(pipeline, np.arange(self.p)[:, None], self.p)
         counts, repeat = schedule.PipelineCounts(self.p, self.v, 3 * self.p), pipeline.times.recompute_seconds
         wait = schedule.min_excess_seconds(counts, sizes, repeats, sharded.layer_seconds, repeat)
         waits, each = self.waits * wait, stage + head + pipeline.machine.software.host_seconds
         waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * pipeline.head)  # the head may fill the smallest chunk
         # What a short last round loses of layers and what unequal chunks wait may be the same seconds.
         layers = sizes * sharded.layer_seconds + repeats * pipeline.times.recompute_seconds
-        other_seconds = (self.rounds - 1) * np.maximum(0.0, each - layers)
-        found = np.maximum(self.rounds * each, each + other_seconds + waits)
+        found = np.maximum(self.rounds * each, each + (self.rounds - 1) * np.maximum(0.0, each - layers) + waits)
         return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
 
     @cached_property
@@ -392,12 +373,10 @@ class PipelineSplits(ColumnTimes):
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
-        rounds = None if self.micro_batches[0] == self.micro_batches[-1] else (most, most)
-        found = []
+        rounds, found = None if self.micro_batches[0] == self.micro_batches[-1] else (most, most), []
         for count in counts if self.cut.schedule == "zb-h1" else counts[:1]:
             own = schedule.PipelineCounts(self.p, self.v, count, rounds)
-            parts = step_prediction.once_parts(self.sharded, None, own, layers, chunk, self.send)
-            found.append(sum(parts.values()))
+            found.append(sum(step_prediction.once_parts(self.sharded, None, own, layers, chunk, self.send).values()))
         return np.minimum.reduce(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:
@@ -409,8 +388,8 @@ class PipelineSplits(ColumnTimes):
             if math.isinf(replace(self, waiting=False).least()):
                 return math.inf
             most = -(-int(self.sizes[-1]) // self.v) if len(self.sizes) else 0
-            every, least = {*range(most + 1)} if rule == "chunks alike" else {0, most}, int(self.cut.repeats == "some")
-            numbers = sorted(each for each in every if each >= least)
+            every = range(most + 1) if rule == "chunks alike" else sorted({0, most})
+            numbers = (each for each in every if each or self.cut.repeats != "some")
             return min((replace(self, each=each).least() for each in numbers), default=math.inf)
         layers, best = self.cut.space.layers, self.limit
         if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
@@ -449,10 +428,8 @@ class PipelineSplits(ColumnTimes):
 def witness(
     cut: Cut, zero_stage: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
-    """Return (micro-batches, least seconds of one) of layer splits of a checked column below the limit, or None.
-
-    `micro_batches` are ascending; a set of them is halved while its lower bound is below the limit.
-    """
+    """Return (micro-batches, least seconds of one) of layer splits of a checked column below the limit, or None."""
+    # Of the ascending micro-batches a set is halved while its lower bound is below the limit.
     found = PipelineSplits.of(cut, zero_stage, pipelines, replicas, micro_batches, limit).least()
     if math.isinf(found):
         return None

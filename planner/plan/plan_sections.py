@@ -135,6 +135,16 @@ class LayoutPlan(Frozen):
         return self.tensor_parallel * self.context_parallel
 
     @property
+    def racks_gpus(self) -> int:
+        """GPUs at work in the racks that stages of the plan's layout share, or that one stage of a replica takes."""
+        return self.stages_per_rack * self.replicas_per_rack * self.stage_gpus
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step in the plan's layout."""
+        return self.data_parallel * self.microbatches_per_step * self.microbatch_sequences
+
+    @property
     def rack_stages(self) -> int:
         """Groups of racks for the layout's different stages: what the fabric joins and the placement places."""
         return -(-self.pipeline_parallel // self.stages_per_rack)

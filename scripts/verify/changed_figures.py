@@ -25,9 +25,10 @@ from planner.checks import check_plan
 from planner.checks import joint_proof as joint_rules
 from planner.checks.check_plan import violations
 from planner.checks.placement import check_placement
+from planner.checks.strategy_space_check import Space
 from planner.cluster import Job, Placement, Topology, read_job
 from planner.formats.cluster_files import SCHEDULER_KEYS, read_topology
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import instance_sha256
 from planner.plan.certificate import JointProof, Violation
 from planner.plan.plan import Plan
 from planner.units import aligned
@@ -194,10 +195,10 @@ def columns_once() -> Iterator[None]:
     """Recompute the columns behind a bound once for each bound and proof: most changes leave both as they are."""
     recomputed, seen = vars(joint_rules)["missing_columns"], dict[str, list[Violation]]()
 
-    def missing(instance: Instance, days: float, proof: JointProof, **more: Any) -> Iterator[Violation]:
-        key = f"{instance_sha256(instance)} {days!r} {more['transport_slowdown']!r} {proof.model_dump_json()}"
+    def missing(space: Space, days: float, proof: JointProof, **more: Any) -> Iterator[Violation]:
+        key = f"{instance_sha256(space.instance)} {days!r} {space.transport_slowdown!r} {proof.model_dump_json()}"
         if key not in seen:
-            seen[key] = list(recomputed(instance, days, proof, **more))
+            seen[key] = list(recomputed(space, days, proof, **more))
         yield from seen[key]
 
     for module in (joint_rules, check_plan):

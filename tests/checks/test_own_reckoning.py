@@ -15,39 +15,28 @@ from planner.checks.placement import check_placement
 from planner.checks.strategy_space_check import Space
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.instance.grid import Grid
-from planner.instance.workload import Model
 from planner.physics import plan_physics
 from planner.physics.training import layer_time, memory, step_prediction
 
 NEVER = 1e9  # seconds, a limit that excludes nothing
 
 
-def test_layers_that_bound_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_space_and_the_layers_that_bound_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted one too many, as the search then does, a floor of a step would be above what plans take."""
+    i = toy(2)
+    software, w = i.workload.software.replaced(recompute_modules=("mlp",), flash_attention=True), i.workload
+    for module in (memory, layer_time, strategy_space_check):
+        monkeypatch.setattr(module, "repeats_modules", lambda _: False, raising=False)
+        monkeypatch.setattr(module, "days_of", lambda *_: 1.0, raising=False)
+    space = Space(instance=i.replaced(workload__software=software), transport_slowdown=PHI)
+    assert w.model.experts is None and space._recomputations() == [("none", "any"), ("selective", "no")]
+    assert space.days_a_second == pytest.approx(w.tokens / w.sequence_length / w.availability / 86_400)
     cut = next(Space(instance=toy(2), transport_slowdown=PHI).cuts())
     x = strategy_times_check.fastest_ranges(cut, cut.pipelines, lambda _: 6, NEVER)
     before = strategy_times_check.StepTimeBound(cut=cut, ranges=x, zero_stage=0).layers
     monkeypatch.setattr(step_prediction, "least_layers", lambda _: toy(2).workload.model.layers + 1)
     after = strategy_times_check.StepTimeBound(cut=cut, ranges=x, zero_stage=0).layers
     assert len(x) and (before == after).all()
-
-
-def test_layers_that_repeat_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    i = toy(2)
-    assert isinstance(i.workload.model, Model) and i.workload.model.experts is None
-    software = i.workload.software.replaced(recompute_modules=("mlp",), flash_attention=True)
-    space = Space(instance=i.replaced(workload__software=software), transport_slowdown=PHI)
-    for module in (memory, strategy_space_check):
-        monkeypatch.setattr(module, "repeats_modules", lambda _: False, raising=False)
-    assert space._recomputations() == [("none", "any"), ("selective", "no")]
-
-
-def test_days_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (layer_time, strategy_space_check):
-        monkeypatch.setattr(module, "days_of", lambda *_: 1.0, raising=False)
-    own = Space(instance=toy(2), transport_slowdown=PHI).days_a_second
-    w = toy(2).workload
-    assert own == pytest.approx(w.tokens / w.sequence_length / w.availability / 86_400)
 
 
 def test_months_at_which_something_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:

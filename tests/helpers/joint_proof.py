@@ -7,6 +7,7 @@ from joint_brute_force import Plan
 from joint_solved import require_optimum, solved
 
 from planner.checks.joint_proof import missing_columns
+from planner.checks.strategy_space_check import Space
 from planner.instance.instance import Instance
 from planner.models.joint.joint_world import JointSolution
 from planner.plan.certificate import JointProof
@@ -29,4 +30,4 @@ def require_proven_optimum(i: Instance, best: Plan | None) -> JointSolution:
 def columns_below(i: Instance, days: float, proof: JointProof | None = None) -> Iterator[Any]:
     """Yield what the checker finds below so many days, by a proof or by one that lists nothing."""
     phi = i.network.transport.slowdown if i.network is not None else 1.0
-    yield from missing_columns(i, days, proof or JointProof(max_racks_by_wired_gpus={}), transport_slowdown=phi)
+    yield from missing_columns(Space(instance=i, transport_slowdown=phi), days, proof or JointProof())

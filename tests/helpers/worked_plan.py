@@ -17,25 +17,14 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values
 from planner.physics.training.step_prediction import Conditions
-from planner.plan.certificate import (
-    FORMULATION,
-    GRID_BRANCHING,
-    OUTSIDE,
-    SITES_FORMULATION,
-    SITES_MINIMIZES,
-    SPACE,
-    UNITS,
-    Certificate,
-    given_to_sites,
-)
+from planner.plan import certificate
+from planner.plan.certificate import UNITS, Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import FabricPlan, LayoutMetrics, Link, SharedLink, Site, SiteFabric, SitesPlan
 
 RACKS = {"e1": 8, "w1": 6}
 # A layout fixed in part, so that the planner finds the plan of the instance in a moment.
-LAYOUT = {
-    f"layout.{name}": n for name, n in (("tensor_parallel", 2), ("context_parallel", 1), ("pipeline_parallel", 2))
-}
+LAYOUT = {"layout.tensor_parallel": 2, "layout.context_parallel": 1, "layout.pipeline_parallel": 2}
 LAYOUT |= {"layout.zero_stage": 1}
 BUILT = {"e1-e2-new": 1}
 STRATEGY = ParallelStrategy(
@@ -98,16 +87,12 @@ INSTANCE: dict[str, Any] = {
 
 def instance_with(**changes: Any) -> Instance:
     """Return the instance with changed figures, by dotted path with __ for dots, such as limits__deadline_days=3."""
-    return Instance.model_validate(
-        with_entries(INSTANCE, {path.replace("__", "."): value for path, value in changes.items()})
-    )
+    return Instance.model_validate(with_entries(INSTANCE, changes))
 
 
 def edited(plan: Plan, **changes: Any) -> Plan:
     """Return the plan with changed entries and nothing recomputed, by the same paths."""
-    return Plan.model_validate(
-        with_entries(plan.model_dump(mode="json"), {path.replace("__", "."): value for path, value in changes.items()})
-    )
+    return Plan.model_validate(with_entries(plan.model_dump(mode="json"), changes))
 
 
 def edited_at(plan: Plan, path: str, change: Any) -> Plan:
@@ -149,19 +134,15 @@ def worked(
     rates |= {"link_gbps": instance.network.switches[0].port_gbps}
     designs = {s: Design(racks=n, **{**WIRING, **wiring}, **rates) for s, n in racks.items()}
     stages = {s: _stages(a, strategy.pipeline_parallel) for s, a in assignment.items()}
-    where = {s: _where(designs[s], stages[s], wrap=strategy.virtual_stages > 1) for s in racks}
+    wrap = strategy.virtual_stages > 1
+    where = {s: locality(stages[s], designs[s].block_racks, wrap=wrap) for s in racks}
     send, allreduce = (max(s) for s in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
     own = {"transport_slowdown": instance.network.transport.slowdown}
     conditions = Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce, **own)
     quick = step_prediction.metrics(instance, conditions, strategy)
     link = _link(instance, quick)
-    waves = link.wavelengths
-    a = {
-        "pipeline_send_slowdown": send,
-        "allreduce_slowdown": allreduce,
-        "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
-        "wan_rtt_ms": link.rtt_ms,
-    }
+    waves, a = link.wavelengths, {"pipeline_send_slowdown": send, "allreduce_slowdown": allreduce}
+    a |= {"wan_gbps": waves * 0.001 / instance.wan.headroom_factor, "wan_rtt_ms": link.rtt_ms}
     metrics = step_prediction.metrics(instance, Conditions(**a, **own), strategy)
     fabrics = {s: _fabric(instance, designs[s], where[s], metrics) for s in racks}
     sites, days = _sites(instance, racks, link), metrics.days_to_train
@@ -169,34 +150,23 @@ def worked(
     value = days if instance.objective.minimize == "days_to_train" else money.total_usd
     joint = _proof(value, what=UNITS[instance.objective.minimize])
     degrees = (strategy.tensor_parallel, 1, strategy.pipeline_parallel, strategy.data_parallel, waves)
-    own = _proof(money.total_usd, how=SITES_FORMULATION, what=SITES_MINIMIZES, by="HiGHS 1.13.1 through Pyomo 6.10.1")
-    own = own.replaced(given=given_to_sites(*degrees))
+    own = _proof(
+        money.total_usd,
+        how=certificate.SITES_FORMULATION,
+        what=certificate.SITES_MINIMIZES,
+        by="HiGHS 1.13.1 through Pyomo 6.10.1",
+    )
+    own = own.replaced(given=certificate.given_to_sites(*degrees))
     sites = sites.replaced(certificate=own)
     fabric = FabricPlan(sites=fabrics, certificate=joint)
-    layout = _layout(instance, strategy, racks, a, metrics, value) | {"certificate": joint}
-    return Plan.model_validate(
-        {
-            "planner_version": "0",
-            "instance": instance,
-            "instance_sha256": instance_sha256(instance),
-            "status": "feasible",
-            "objective": {
-                "name": instance.objective.minimize, "value": value, "bound": None, "gap": None, "space": SPACE,
-                "outside": OUTSIDE,
-            },
-            "stopped": "limit",
-            "sites": sites,
-            "layout": layout,
-            "fabric": fabric,
-            "placement": _placement(assignment, where, strategy, racks, value) | {"certificate": joint},
-            "cost": money,
-        }
-    )  # fmt: skip
-
-
-def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
-    """Measure what crosses leaf domains, pods and zones."""
-    return locality(stages, d.block_racks, wrap=wrap)
+    layout = _layout(instance, strategy, racks, a, metrics) | {"certificate": joint}
+    placement = _placement(assignment, where, strategy.pipeline_parallel * len(racks)) | {"certificate": joint}
+    words = {"space": certificate.SPACE, "outside": certificate.OUTSIDE}
+    objective = {"name": instance.objective.minimize, "value": value, "bound": None, "gap": None, **words}
+    question = {"planner_version": "0", "instance": instance, "instance_sha256": instance_sha256(instance)}
+    sections = {"sites": sites, "layout": layout, "fabric": fabric, "placement": placement, "cost": money}
+    ended = {"status": "feasible", "stopped": "limit", "objective": objective}
+    return Plan.model_validate(question | ended | sections)
 
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
@@ -211,10 +181,10 @@ def small(**changes: Any) -> Plan:
 
 
 def with_entries(data: Any, changes: dict[str, Any]) -> Any:
-    """Copy JSON data and set entries by dotted path; a function is applied to what is there."""
+    """Copy JSON data and set entries by path, dotted or with __ for dots; a function is applied to what is there."""
     data = json.loads(json.dumps(data))
     for path, value in changes.items():
-        *parts, last = path.split(".")
+        *parts, last = path.replace("__", ".").split(".")
         holder = data
         for part in parts:
             holder = holder[int(part)] if isinstance(holder, list) else holder.setdefault(part, {})
@@ -231,27 +201,20 @@ def _stages(pieces: Any, count: int) -> list[list[int]]:
 
 
 def _proof(
-    objective: float, *, how: str = FORMULATION, what: str = UNITS["days_to_train"], by: str = ""
+    objective: float, *, how: str = certificate.FORMULATION, what: str = UNITS["days_to_train"], by: str = ""
 ) -> Certificate:
     """Return a certificate that claims no bound: a plan by hand proves nothing; its words are those of a proof."""
     none = {"bound": None, "gap": None, "variables": 0, "constraints": 0, "seconds": 0, "seed": 0}
-    words = {"solver": by or GRID_BRANCHING, "formulation": how, "minimizes": what}
+    words = {"solver": by or certificate.GRID_BRANCHING, "formulation": how, "minimizes": what}
     return Certificate(status="feasible", objective=objective, **none, **words)
 
 
 def _link(instance: Instance, m: LayoutMetrics) -> Link:
     w, nodes = instance.wan, {n.id: n for n in instance.grid.nodes}
-    km = (
-        wan.great_circle_km(nodes["e1"].latitude, nodes["e1"].longitude, nodes["w1"].latitude, nodes["w1"].longitude)
-        * w.route_factor
-    )
-    rtt = wan.rtt_ms(w, km)
-    need = (
-        wan.need_gbps(
-            wan.exchange_bytes(m.gradient_bytes_per_stage, 2), m.wan_window_seconds, w.round_trips * rtt / 1e3
-        )
-        * w.headroom_factor
-    )
+    ends = (x for name in ("e1", "w1") for x in (nodes[name].latitude, nodes[name].longitude))
+    km = wan.great_circle_km(*ends) * w.route_factor
+    rtt, size = wan.rtt_ms(w, km), wan.exchange_bytes(m.gradient_bytes_per_stage, 2)
+    need = wan.need_gbps(size, m.wan_window_seconds, w.round_trips * rtt / 1e3) * w.headroom_factor
     waves = wan.wavelengths(w, need)
     return Link(
         a="e1", b="w1", route_km=km, rtt_ms=rtt, required_gbps=waves * w.wavelength_gbps, wavelengths=waves,
@@ -280,37 +243,21 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
     fed = {"e1": held[0].facility_mw - 0.3, "e2": 0.3, "w1": held[1].facility_mw}
     flows = [{"line": "e1-e2", "mw": -0.1}, {"line": "e1-e2-new", "mw": 0.2}]
     built = [{"line": k, "circuits": n} for k, n in BUILT.items()]
-    return SitesPlan.model_validate(
-        {
-            "sites": held,
-            "links": [link],
-            "new_lines": built,
-            "generation_mw": fed,
-            "flows": flows,
-            "certificate": _proof(0.0),
-        }
-    )
+    own = {"sites": held, "links": [link], "new_lines": built, "generation_mw": fed, "flows": flows}
+    return SitesPlan.model_validate(own | {"certificate": _proof(0.0)})
 
 
 def _layout(
-    instance: Instance,
-    strategy: ParallelStrategy,
-    racks: dict[str, int],
-    a: dict[str, float],
-    metrics: LayoutMetrics,
-    value: float,
+    instance: Instance, strategy: ParallelStrategy, racks: dict[str, int], a: dict[str, float], metrics: LayoutMetrics
 ) -> dict[str, Any]:
     by_site = dict(zip(sorted(racks), strategy.data_parallel_by_site, strict=True))
-    used, total = (
-        strategy.data_parallel * strategy.pipeline_parallel * strategy.tensor_parallel,
-        sum(racks.values()) * instance.hardware.rack.gpus,
-    )
+    used = strategy.data_parallel * strategy.pipeline_parallel * strategy.tensor_parallel
+    total = sum(racks.values()) * instance.hardware.rack.gpus
     return {
         **layout_values(strategy), "recomputed_layers_per_stage": strategy.recomputed_layers_per_stage,
         "data_parallel_by_site": by_site,
         "racks_per_stage_by_site": {s: -(-d // strategy.replicas_per_rack) for s, d in by_site.items()},
         "gpus_used": used, "gpus_idle": total - used, "assumptions": a, "metrics": metrics,
-        "certificate": _proof(value),
     }  # fmt: skip
 
 
@@ -348,17 +295,9 @@ def _shared_links(phi: float, d: Design, where: Locality) -> list[dict[str, Any]
     return [dict(zip(SharedLink.model_fields, (name, *x), strict=True)) for name, x in found.items()]
 
 
-def _placement(
-    assignment: dict[str, Any], where: Any, strategy: ParallelStrategy, racks: dict[str, int], value: float
-) -> dict[str, Any]:
-    groups, split = strategy.pipeline_parallel * len(racks), sum(x.groups_split for x in where.values())
-    held = {
-        s: {"assignment": [{"stage": i, "leaf_domain": leaf, "racks": r} for i, leaf, r in pieces]}
-        for s, pieces in assignment.items()
-    }
-    return {
-        "groups": groups, "groups_leaf_local": groups - split, "groups_split": split, "lower_bound_split": 0,
-        "extra_pieces": sum(x.extra_pieces for x in where.values()),
-        "groups_cross_pod": sum(x.groups_cross_pod for x in where.values()), "sites": held,
-        "certificate": _proof(value).model_dump(),
-    }  # fmt: skip
+def _placement(assignment: dict[str, Any], where: dict[str, Locality], groups: int) -> dict[str, Any]:
+    names, keys = ("groups_split", "extra_pieces", "groups_cross_pod"), ("stage", "leaf_domain", "racks")
+    found: dict[str, Any] = {name: sum(getattr(x, name) for x in where.values()) for name in names}
+    pieces = {s: [dict(zip(keys, piece, strict=True)) for piece in own] for s, own in assignment.items()}
+    found |= {"groups": groups, "groups_leaf_local": groups - found["groups_split"], "lower_bound_split": 0}
+    return found | {"sites": {s: {"assignment": own} for s, own in pieces.items()}}

@@ -5,12 +5,15 @@ import random
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
+from unittest.mock import Mock
 
 import highspy
 import pyomo.environ as pyo
 import pytest
 from each_case import each
+from knapsacks import knapsack
 from ortools.sat.python import cp_model
 
 import planner
@@ -31,29 +34,23 @@ def contradiction() -> cp_model.CpModel:
 
 
 @each("name", STATUSES)
-def test_every_native_status_has_a_stop(name: str) -> None:
+def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every native status has a stop; a coefficient beyond whole numbers makes a model invalid, which is a failure."""
     stop = cpsat.STOP_BY_STATUS[STATUSES[name]]
     assert (stop is Stop.PROVED) == (name in ("OPTIMAL", "INFEASIBLE"))
     assert (stop is Stop.FAILED) == (name == "MODEL_INVALID")
-
-
-@each("name", STATUSES)
-def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "MODEL_INVALID":
+        m = cp_model.CpModel()
+        m.add(2**40 * m.new_int_var(0, 2**62, "x") >= 1)
+        outcome = cpsat.run(m)
+        assert (outcome.stop, outcome.infeasible, outcome.solution) == (Stop.FAILED, False, None)
+        assert (outcome.detail, outcome.status) == ("MODEL_INVALID", "unknown")
     monkeypatch.setattr(cp_model.CpSolver, "solve", lambda *_: STATUSES[name])
     monkeypatch.setattr(cp_model.CpSolver, "response_proto", type("Response", (), {"deterministic_time": 0.0})())
     monkeypatch.setattr(cp_model.CpSolver, "status_name", lambda *_: name)
     outcome = cpsat.run(contradiction())
     assert outcome.infeasible == (name == "INFEASIBLE")
     assert (outcome.status == "infeasible") == (name == "INFEASIBLE")
-
-
-def test_an_invalid_model_is_a_failure() -> None:
-    m = cp_model.CpModel()
-    x = m.new_int_var(0, 2**62, "x")
-    m.add(2**40 * x >= 1)
-    outcome = cpsat.run(m)
-    assert (outcome.stop, outcome.infeasible, outcome.solution) == (Stop.FAILED, False, None)
-    assert (outcome.detail, outcome.status) == ("MODEL_INVALID", "unknown")
 
 
 @each("far", [1e22, -1e22])
@@ -70,15 +67,9 @@ def test_a_side_beyond_whole_numbers_says_nothing(far: float) -> None:
 def test_ctrl_c_stops_the_search_and_returns_the_incumbent() -> None:
     """A search that would run for minutes ends, says so, and gives its incumbent and bound."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the run began in the background
-    model = cp_model.CpModel()
-    r = random.Random(1)
-    picks = [model.new_bool_var(f"{i}") for i in range(300)]
-    for _ in range(30):
-        model.add(sum(r.randint(1, 1000) * p for p in picks) <= 40_000)
-    model.maximize(sum(r.randint(1, 1000) * p for p in picks))
     threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
     try:
-        outcome = cpsat.run(model, time_limit=60, interruptible=True)
+        outcome = cpsat.run(knapsack(), time_limit=60, interruptible=True)
     finally:
         signal.signal(signal.SIGINT, before)
     assert outcome.stop is Stop.INTERRUPTED
@@ -176,22 +167,14 @@ def test_rows_without_variables_and_clauses_are_rows() -> None:
     m.minimize(-1 * b)
     m.add(True)
     assert cpsat.run_on_highs(m).objective == 0
+    no_time = cpsat.run_on_highs(m, time_limit=0.0)
+    assert no_time.stop is Stop.LIMIT and not no_time.infeasible
     m.add(False)
     assert cpsat.run_on_highs(m).infeasible
-
-
-def test_other_rules_are_refused() -> None:
-    m = cp_model.CpModel()
     a, b, c = (m.new_int_var(0, 3, n) for n in "abc")
     m.add_multiplication_equality(c, a, b)
     with pytest.raises(ValueError, match="not a linear row"):
         cpsat.run_on_highs(m)
-
-
-def test_no_time_is_a_limit_without_an_answer() -> None:
-    m, _ = random_model(1)
-    outcome = cpsat.run_on_highs(m, time_limit=0.0)
-    assert outcome.stop is Stop.LIMIT and not outcome.infeasible
 
 
 def test_threads_run_at_the_same_time() -> None:
@@ -277,11 +260,12 @@ def test_linear_rows_run_on_either(name: str | None) -> None:
     assert (outcome.objective, outcome.bound, outcome.stop) == (4, 4, Stop.PROVED)
     title, package = {"highs": ("HiGHS", "highspy"), "cpsat": ("CP-SAT", "ortools")}[name or "highs"]
     assert outcome.solver.startswith(title) and version(package) in outcome.solver
-
-
-def test_unknown_names_are_refused() -> None:
     with pytest.raises(InputError, match=r"must be one of highs, cpsat \(is 'scip'\)"):
         planner.solve("one-rack", solver="scip")
+
+
+def conflicts(cores: list[frozenset[str]], some: frozenset[str]) -> bool:
+    return any(core <= some for core in cores)
 
 
 def in_turn(cores: list[frozenset[str]], rules: list[str]) -> list[str]:
@@ -289,7 +273,7 @@ def in_turn(cores: list[frozenset[str]], rules: list[str]) -> list[str]:
     kept = list(rules)
     for rule in rules:
         without = [x for x in kept if x != rule]
-        kept = without if any(core <= set(without) for core in cores) else kept
+        kept = without if conflicts(cores, frozenset(without)) else kept
     return kept
 
 
@@ -299,29 +283,14 @@ def test_it_is_that_of_leaving_out_each_in_turn(seed: int) -> None:
     for _ in range(100):
         rules = [f"r{k}" for k in range(r.randint(1, 9))]
         cores = [frozenset(r.sample(rules, r.randint(1, min(4, len(rules))))) for _ in range(r.randint(1, 4))]
-        asked: list[frozenset[str]] = []
-
-        def conflicting(
-            some: frozenset[str], cores: list[frozenset[str]] = cores, asked: list[frozenset[str]] = asked
-        ) -> bool:
-            asked.append(some)
-            return any(core <= some for core in cores)
-
+        conflicting = Mock(side_effect=partial(conflicts, cores))
         found = smallest_conflict(remembered(conflicting, rules), rules)
+        asked = [call.args[0] for call in conflicting.call_args_list]
         assert found == in_turn(cores, rules)
         assert len(asked) == len(set(asked)) and frozenset(rules) not in asked
 
 
 def test_one_rule_of_many_is_found_by_few_questions() -> None:
-    rules, asked = [f"r{k}" for k in range(64)], []
-
-    def conflicting(some: frozenset[str]) -> bool:
-        asked.append(some)
-        return "r40" in some
-
-    assert smallest_conflict(remembered(conflicting, rules), rules) == ["r40"] and len(asked) <= 2 * 6
-
-
-def test_what_is_not_known_stays() -> None:
-    rules = ["a", "b", "c"]
-    assert smallest_conflict(remembered(lambda _: False, rules), rules) == rules
+    rules, conflicting = [f"r{k}" for k in range(64)], Mock(side_effect=lambda some: "r40" in some)
+    assert smallest_conflict(remembered(conflicting, rules), rules) == ["r40"] and conflicting.call_count <= 2 * 6
+    assert smallest_conflict(remembered(lambda _: False, rules), rules) == rules  # what is not known stays

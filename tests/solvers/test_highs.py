@@ -33,29 +33,26 @@ INTERRUPTS = {"kInterrupt", "kHighsInterrupt"}
 
 
 @each("name", STATUSES)
-def test_every_native_status_has_a_stop(name: str) -> None:
+def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proofs, limits and interrupts are named; whatever else HiGHS says, now or in a later release, is a failure."""
     stop = STOP_BY_STATUS[STATUSES[name]]
-    assert (stop is Stop.PROVED) == (name in PROOFS)
-    assert (stop is Stop.LIMIT) == (name in LIMITS)
+    assert (stop is Stop.PROVED, stop is Stop.LIMIT) == (name in PROOFS, name in LIMITS)
     assert (stop is Stop.INTERRUPTED) == (name in INTERRUPTS)
-
-
-@each("name", STATUSES)
-def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: STATUSES[name])
     outcome = highs.run(small(4.5 if name == "kOptimal" else 20.5))
     assert outcome.infeasible == (name == "kInfeasible")
     assert (outcome.status == "infeasible") == (name == "kInfeasible")
 
 
-def test_unbounded_is_a_failure_not_an_answer() -> None:
+def test_a_model_without_bounds_is_no_answer() -> None:
     m = pyo.ConcreteModel()
     m.x = pyo.Var(domain=pyo.NonNegativeIntegers)
     m.row = pyo.Constraint(expr=m.x >= 1)
     m.goal = pyo.Objective(expr=m.x, sense=pyo.maximize)
     outcome = highs.run(m)
     assert (outcome.stop, outcome.infeasible) == (Stop.FAILED, False)
+    with pytest.raises(ValueError, match="bounds"):
+        restate(m)
 
 
 def test_a_model_without_objective_is_solved() -> None:
@@ -70,38 +67,45 @@ def test_a_model_without_objective_is_solved() -> None:
 def test_no_time_is_a_limit_or_an_answer_never_an_error() -> None:
     m = pyo.ConcreteModel()
     m.x = pyo.Var(range(40), domain=pyo.Binary)
-    m.row = pyo.Constraint(
-        range(20), rule=lambda m, r: sum((7 * r * j + j * j) % 23 * m.x[j] for j in range(40)) <= 171
-    )
+    m.rows = pyo.ConstraintList()
+    for r in range(20):
+        m.rows.add(sum((7 * r * j + j * j) % 23 * m.x[j] for j in range(40)) <= 171)
     m.goal = pyo.Objective(expr=sum((j * 13) % 17 * m.x[j] for j in range(40)), sense=pyo.maximize)
     assert highs.run(m, time_limit=0.0).stop in (Stop.LIMIT, Stop.PROVED)
 
 
-def test_restatement_needs_bounds() -> None:
+KINDS = [pyo.Reals, pyo.Integers, pyo.Binary, pyo.NonNegativeReals, pyo.NonNegativeIntegers]
+
+
+def drawn(r: random.Random, number: int, kinds: list[object]) -> tuple[pyo.ConcreteModel, list[object]]:
+    """Draw variables of some kinds, rows of both senses over them, and two more sums of them with numbers beside."""
     m = pyo.ConcreteModel()
-    m.x = pyo.Var()
-    m.row = pyo.Constraint(expr=m.x >= 1)
-    with pytest.raises(ValueError, match="bounds"):
-        restate(m)
-
-
-def random_model(seed: int) -> pyo.ConcreteModel:
-    """Return a small model with rows of every kind, a fixed variable, and one that nothing mentions."""
-    r, m = random.Random(seed), pyo.ConcreteModel()
-    kinds = [pyo.Reals, pyo.Integers, pyo.Binary, pyo.NonNegativeReals, pyo.NonNegativeIntegers]
-    m.x = pyo.Var(range(6), bounds=lambda *_: (-r.randint(0, 3), r.randint(1, 9)))
+    m.x = pyo.Var(range(number), bounds=lambda *_: (-r.randint(0, 3), r.randint(1, 9)))
     for v in m.x.values():
         v.domain = r.choice(kinds)
-    m.alone = pyo.Var(bounds=(0, 1))
-    m.x[5].fix(1)
     sums = [sum(r.randint(-40, 60) / 7 * v for v in m.x.values()) + r.random() for _ in range(5)]
     m.low = pyo.Constraint(expr=sums[0] >= -r.randint(0, 9))
     m.high = pyo.Constraint(expr=sums[1] <= r.randint(3, 20))
     m.both = pyo.Constraint(expr=pyo.inequality(-r.randint(5, 20), sums[2], r.randint(5, 20)))
+    return m, sums[3:]
+
+
+def random_model(seed: int) -> pyo.ConcreteModel:
+    """Return a small model with rows of every kind, a fixed variable, and one that nothing mentions."""
+    r = random.Random(seed)
+    m, (one, other) = drawn(r, 6, KINDS)
+    m.alone = pyo.Var(bounds=(0, 1))
+    m.x[5].fix(1)
     if r.random() < 0.5:
         m.free = pyo.Var()
-        m.equal = pyo.Constraint(expr=sums[3] + m.free == r.randint(0, 3))
-    m.goal = pyo.Objective(expr=sums[4], sense=r.choice([pyo.minimize, pyo.maximize]))
+        m.equal = pyo.Constraint(expr=one + m.free == r.randint(0, 3))
+    m.goal = pyo.Objective(expr=other, sense=r.choice([pyo.minimize, pyo.maximize]))
+    return m
+
+
+def random_milp(seed: int, *, whole: bool) -> pyo.ConcreteModel:
+    m, (cost, _) = drawn(random.Random(seed), 5, [pyo.Integers if whole else pyo.Reals])
+    m.goal = pyo.Objective(expr=cost)
     return m
 
 
@@ -110,6 +114,7 @@ def test_both_ways_to_highs_have_one_optimum(seed: int) -> None:
     """The objective, or that there is none, is the same to 1e-7."""
     m = random_model(seed)
     ours = highs.run(m)
+    assert loaded(highs_model(m).lp).HandleKeyboardInterrupt  # in the main thread
     theirs = Highs().solve(m, load_solutions=False, raise_exception_on_nonoptimal_result=False, rel_gap=0, abs_gap=1e-6)
     assert ours.infeasible == (theirs.incumbent_objective is None)
     if not ours.infeasible:
@@ -125,23 +130,6 @@ def test_a_row_of_constants_that_cannot_hold_is_infeasible() -> None:
     assert highs.run(m).infeasible
     m.alike = pyo.Constraint(expr=(None, 3.0 + 0 * m.x[5], 2.0))
     assert highs.run(m).infeasible
-
-
-def test_ctrl_c_is_taken_by_the_main_thread_alone() -> None:
-    assert loaded(highs_model(random_model(0)).lp).HandleKeyboardInterrupt
-
-
-def random_milp(seed: int, *, whole: bool) -> pyo.ConcreteModel:
-    """Return a small model that minimizes, with rows of both senses and an equality."""
-    r, m = random.Random(seed), pyo.ConcreteModel()
-    domain = pyo.Integers if whole else pyo.Reals
-    m.x = pyo.Var(range(5), bounds=lambda *_: (-r.randint(0, 3), r.randint(1, 9)), domain=domain)
-    sums = [sum(r.randint(-40, 60) / 7 * v for v in m.x.values()) for _ in range(4)]
-    m.low = pyo.Constraint(expr=sums[0] >= -r.randint(0, 9))
-    m.high = pyo.Constraint(expr=sums[1] <= r.randint(3, 20))
-    m.both = pyo.Constraint(expr=pyo.inequality(-r.randint(5, 20), sums[2], r.randint(5, 20)))
-    m.goal = pyo.Objective(expr=sums[3] + r.random())
-    return m
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -176,14 +164,9 @@ def at_least(side: float, offset: float = 0.0) -> highspy.HighsLp:
     return lp
 
 
-def test_a_pressed_side_without_a_limit_gives_none() -> None:
-    assert bound_of(at_least(2.0), [1.0]) == 2.0
-    assert bound_of(at_least(2.0), [-0.5]) is None
-    assert bound_of(at_least(2.0), [1.5]) is None
-
-
 def test_a_bound_is_the_exact_sum_rounded_down() -> None:
     r = random.Random(0)
+    assert [bound_of(at_least(2.0), [dual]) for dual in (1.0, -0.5, 1.5)] == [2.0, None, None]  # a side without a limit
     for _ in range(40):
         dual, side, offset = r.random(), r.random(), r.uniform(-1, 1)
         found = bound_of(at_least(side, offset), [dual])

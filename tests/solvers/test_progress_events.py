@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import highspy
 import pytest
 from commands import invoke
+from each_case import each
 from joint_brute_force import toy
 from ortools.sat.python import cp_model
 
@@ -22,9 +23,14 @@ from planner.solvers.progress import INDEX, Reporter, begin_highs, recording, re
 KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}
 
 
+QUESTION = toy(5, sites=2, forced=True)
+
+
 def test_a_solve_reports_phases_incumbents_bounds_and_its_end() -> None:
-    events: list[planner.Event] = []
-    plan = planner.solve(toy(5, sites=2, forced=True), on_progress=events.append)
+    """`progress` still takes lines: value, bound, gap and the choices of each new plan."""
+    events, lines = list[planner.Event](), list[str]()
+    plan = planner.solve(QUESTION, on_progress=events.append, progress=lines.append)
+    assert any("days, bound" in x and "gap" in x and "TP " in x for x in lines)
     assert {e.kind for e in events} <= KINDS and {"phase_started", "incumbent_found"} <= {e.kind for e in events}
     assert next(e.phase for e in events if isinstance(e, planner.PhaseStarted)) == "search"
     searched = [e for e in events if e.phase == "search" and e.incumbent is not None]
@@ -42,8 +48,7 @@ def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatc
     """While the cheapest plan is sought its bound in dollars rises up to the plan's own, and incumbents fall to it."""
     monkeypatch.setattr(nodes, "LINE_SECONDS", 0.0)
     events: list[planner.Event] = []
-    question = toy(5, sites=2, forced=True, objective={"minimize": "cost_usd"})
-    question = question.replaced(limits__deadline_days=1e6)
+    question = toy(5, sites=2, forced=True, objective={"minimize": "cost_usd"}).replaced(limits__deadline_days=1e6)
     plan = planner.solve(question, on_progress=events.append)
     value = plan.objective.value
     assert plan.objective.name == "cost_usd" and {e.unit for e in events} == {"usd"}
@@ -53,14 +58,12 @@ def test_events_of_a_cheapest_plan_are_in_dollars(monkeypatch: pytest.MonkeyPatc
     assert bounds and bounds == sorted(bounds) and bounds[-1] <= value + 0.01
 
 
-@pytest.mark.parametrize(
-    ("minimize", "sites"),
-    [("days_to_train", 0), ("finish_date", 2), ("cost_usd", 0), ("total_cost_of_ownership_usd", 2)],
-)
+@each(("minimize", "sites"), [
+    ("days_to_train", 0), ("finish_date", 2), ("cost_usd", 0), ("total_cost_of_ownership_usd", 2),
+])  # fmt: skip
 def test_a_plan_that_is_found_can_be_had_at_once(minimize: str, sites: int) -> None:
     """Each better plan is written and checked on request, at the value that its event states; the last is the best."""
-    question = toy(2, sites=sites, objective={"minimize": minimize})
-    question = question.replaced(limits__deadline_days=1e6)
+    question = toy(2, sites=sites, objective={"minimize": minimize}).replaced(limits__deadline_days=1e6)
     plans: list[tuple[float, planner.Plan]] = []
 
     def look(event: planner.Event) -> None:
@@ -99,7 +102,7 @@ def test_an_explanation_reports_and_ends(when: str) -> None:
         if " instead of " in event.phase:
             stop.interrupt()
 
-    found = planner.explain(toy(5, sites=2, forced=True), on_progress=first, interrupt=stop)
+    found = planner.explain(QUESTION, on_progress=first, interrupt=stop)
     if when == "before":
         assert found.status == "unknown" and found.layout is None
     else:
@@ -111,34 +114,22 @@ def test_an_explanation_reports_and_ends(when: str) -> None:
 def test_an_infeasible_instance_ends_without_an_incumbent() -> None:
     """Of an instance without a plan the last event says so, and a phase said that the reason was sought."""
     events: list[planner.Event] = []
-    question = toy(5, sites=2, forced=True)
-    broke = question.replaced(limits__budget_usd=1.0)
+    broke = QUESTION.replaced(limits__budget_usd=1.0)
     assert planner.solve(broke, on_progress=events.append).status == "infeasible"
     assert (events[-1].kind, events[-1].incumbent, events[-1].gap) == ("finished", None, None)
     assert "why there is no plan" in {e.phase for e in events}
 
 
 @pytest.mark.parametrize("name", ["on_progress", "progress"])
-def test_a_callback_that_raises_costs_no_plan(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    calls: list[Any] = []
-
-    def broken(what: Any) -> None:
-        calls.append(what)
-        raise ZeroDivisionError("of the callback")
-
-    question = toy(5, sites=2, forced=True)
+def test_a_callback_that_raises_costs_no_plan_unless_it_is_ctrl_c(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    broken: Any = Mock(side_effect=ZeroDivisionError("of the callback"))
     with caplog.at_level(logging.WARNING, logger="planner"):
-        plan = planner.solve(question, **{name: broken})  # type: ignore[arg-type]
-    assert len(calls) == 1 and plan.objective == planner.solve(question).objective
+        plan = planner.solve(QUESTION, **{name: broken})
+    assert broken.call_count == 1 and plan.objective == planner.solve(QUESTION).objective
     assert f"the callback {name} raised" in caplog.text and "of the callback" in caplog.text
-
-
-def test_ctrl_c_in_a_callback_passes() -> None:
-    def pressed(_: planner.Event) -> None:
-        raise KeyboardInterrupt
-
+    pressed: Any = Mock(side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
-        planner.solve(toy(5, sites=2, forced=True), on_progress=pressed)
+        planner.solve(QUESTION, on_progress=pressed)
 
 
 def test_events_are_frozen_and_write_their_line() -> None:
@@ -154,13 +145,6 @@ def test_events_are_frozen_and_write_their_line() -> None:
         events[0].phase = "other"  # type: ignore[misc]
 
 
-def test_lines_of_text_are_as_before() -> None:
-    """`progress` still takes lines: value, bound, gap and the choices of each new plan."""
-    lines: list[str] = []
-    planner.solve(toy(5, sites=2, forced=True), progress=lines.append)
-    assert any("days, bound" in x and "gap" in x and "TP " in x for x in lines)
-
-
 def index(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(x) for x in (folder / INDEX).read_text().splitlines()]
 
@@ -169,11 +153,10 @@ def index(folder: Path) -> list[dict[str, Any]]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the models of a solve of two sites, which CP-SAT confirms as the duals do not."""
     path = tmp_path_factory.mktemp("models") / "of" / "a-solve"
-    question = toy(5, sites=2, forced=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("planner.solvers.highs.lower_bound", lambda *_, **__: None)
-        plan = planner.solve(question, models=path)
-    assert plan.objective == planner.solve(question).objective
+        plan = planner.solve(QUESTION, models=path)
+    assert plan.objective == planner.solve(QUESTION).objective
     return path
 
 
@@ -193,14 +176,10 @@ def test_a_file_solved_again_has_the_answer_of_the_index(suffix: str, folder: Pa
             assert h.getInfo().objective_function_value == pytest.approx(value, abs=1e-6)
 
 
-def test_rows_and_columns_have_the_names_of_the_model(folder: Path) -> None:
-    text = (folder / "0002.lp").read_text()
-    assert "headroom(" in text and "modules(E1)" in text
-
-
 def test_each_has_a_log_and_cpsat_models_their_text(folder: Path) -> None:
     """Every model has the log of its solver; those of CP-SAT stand as text that reads back and solves alike."""
-    lines = index(folder)
+    lines, text = index(folder), (folder / "0002.lp").read_text()
+    assert "headroom(" in text and "modules(E1)" in text  # rows and columns have the names of the model
     assert [x["model"] for x in lines] == [f"{i:04d}" for i in range(1, len(lines) + 1)]
     assert all((folder / f"{x['model']}.log").stat().st_size > 0 for x in lines)
     theirs = [x for x in lines if x["solver"].startswith("CP-SAT")]
@@ -215,18 +194,13 @@ def test_each_has_a_log_and_cpsat_models_their_text(folder: Path) -> None:
 
 def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
     """Models are not mixed with other files: the folder must be empty or new, and one that can be made."""
-    (tmp_path / "x").write_text("")
-    question = toy(5, sites=2, forced=True)
+    (tmp_path / "x").write_text(QUESTION.model_dump_json(exclude_none=True))
     with pytest.raises(planner.PlannerError, match="must be an empty folder"):
-        planner.solve(question, models=tmp_path)
+        planner.solve(QUESTION, models=tmp_path)
     with pytest.raises(planner.PlannerError, match="cannot be written"):
-        planner.solve(question, models=tmp_path / "x" / "y")
-
-
-def test_the_command_writes_them(tmp_path: Path) -> None:
-    instance = tmp_path / "i.json"
-    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
-    done = invoke("solve", instance, "--models", tmp_path / "m")
+        planner.solve(QUESTION, models=tmp_path / "x" / "y")
+    (tmp_path / "x").rename(tmp_path / "i.json")
+    done = invoke("solve", tmp_path / "i.json", "--models", tmp_path / "m")
     assert done.exit_code == 0 and len(index(tmp_path / "m")) >= 3
 
 

@@ -10,7 +10,7 @@ from each_case import each
 from joint_brute_failures import failing
 from joint_brute_force import Column, Toy
 from joint_brute_sites import SiteCosts
-from joint_proof import solved_with_proof
+from joint_proof import columns_below, solved_with_proof
 from joint_toys import PHI, case, toy, with_pins
 from stored_plans import PLANS
 from tiers import more, slow
@@ -38,8 +38,7 @@ TOYS: list[tuple[int, dict[str, Any]]] = [
 
 
 def messages(i: Instance, days: float, proof: JointProof) -> list[str]:
-    phi = 1.0 if i.network is None else i.network.transport.slowdown
-    return [v.message for v in missing_columns(i, days, proof, transport_slowdown=phi)]
+    return [v.message for v in columns_below(i, days, proof)]
 
 
 def least_on_a_free_network(i: Instance) -> float:
@@ -100,13 +99,8 @@ def check_forgeries(i: Instance, days: float, proof: JointProof) -> None:
         assert messages(i, days * (1 + 1e-6), proof)
 
 
-REFUSED = [
-    toy(9, forced=True),
-    toy(36, sites=2, forced=True),
-    toy(59, sites=2, forced=True),
-    *(case(seed) for seed in (3, 8)),  # experts
-    failing(8),
-]
+# Two with experts, one with failures.
+REFUSED = [toy(9, forced=True), *(toy(seed, sites=2, forced=True) for seed in (36, 59)), case(3), case(8), failing(8)]
 
 
 @pytest.mark.parametrize("i", REFUSED, ids=lambda i: f"{i.name}{', failures' if i.reliability else ''}")
@@ -141,16 +135,6 @@ def test_a_search_over_less_than_the_declared_space_is_found(seed: int, name: st
     assert free.days is not None and pinned.days is not None and pinned.days > free.days * (1 + 1e-6)
     assert messages(narrow, pinned.days, proof) == []
     assert messages(i, pinned.days, proof)
-
-
-def test_a_column_outside_the_space_is_named() -> None:
-    i = toy(36, sites=2, forced=True)
-    found, proof = solved_with_proof(i)
-    assert found.days is not None and proof.columns
-    odd = proof.columns[0].replaced(tensor_parallel=5)
-    columns = (*proof.columns, odd)
-    (one,) = messages(i, found.days, proof.replaced(columns=columns))
-    assert "not in the declared space" in one
 
 
 @pytest.mark.parametrize("racks", [*slow(63), *more(60)])
@@ -194,12 +178,12 @@ def test_an_honest_proof_passes_and_bent_ones_do_not() -> None:
     assert "the bound over every fabric" in free
     none = proof.columns[0].replaced(min_data_parallel=3, max_data_parallel=2)
     assert any("are none" in x for x in bent(columns=(none, *proof.columns)))
-
-
-def test_a_weaker_bound_needs_fewer_columns() -> None:
-    """A search that stopped early claims less: below the bound over every fabric nothing need be listed."""
-    i = toy(59, sites=2, forced=True)
-    found, _ = solved_with_proof(i)
+    odd = proof.columns[0].replaced(tensor_parallel=5)
+    (outside,) = bent(columns=(*proof.columns, odd))
+    assert "not in the declared space" in outside
+    endless = i.replaced(limits__max_batch_tokens=None)
+    assert ["max_batch_tokens" in x for x in violations(endless, found, proof)] == [True]
+    # A search that stopped early claims less: below the bound over every fabric nothing need be listed.
     assert found.fabric_free_bound is not None
     assert violations(i, found, JointProof(), bound=found.fabric_free_bound * (1 - 1e-6)) == []
     assert violations(i, found, JointProof(), bound=found.fabric_free_bound * (1 + 1e-6))
@@ -215,21 +199,11 @@ def test_a_stop_is_heeded_where_no_number_of_micro_batches_is_allowed(monkeypatc
         return micro_batches[:0]
 
     monkeypatch.setattr(Space, "counts", none)
-    assert list(missing_columns(toy(2), 1e9, JointProof(), transport_slowdown=PHI, stop=lambda: bool(looked))) == []
-    assert len(looked) == 1
-
-
-def test_a_stop_is_heeded_before_any_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pipelines of a model of very many layers take long, and no less memory: a check told to stop makes none."""
+    space = Space(instance=toy(2), transport_slowdown=PHI)
+    assert list(missing_columns(space, 1e9, JointProof(), stop=lambda: bool(looked))) == [] and len(looked) == 1
+    # Pipelines of a model of very many layers take long, and no less memory: a check told to stop makes none.
     monkeypatch.setattr(CutPipelines, "part", lambda *_: pytest.fail("pipelines were enumerated"))
-    assert list(missing_columns(toy(2), 1e9, JointProof(), transport_slowdown=PHI, stop=lambda: True)) == []
-
-
-def test_a_bound_without_a_largest_batch_is_refused() -> None:
-    i = toy(6)
-    found, proof = solved_with_proof(i)
-    endless = i.replaced(limits__max_batch_tokens=None)
-    assert ["max_batch_tokens" in x for x in violations(endless, found, proof)] == [True]
+    assert list(missing_columns(space, 1e9, JointProof(), stop=lambda: True)) == []
 
 
 def test_the_rule_reads_the_plan() -> None:
@@ -250,9 +224,6 @@ def test_the_rule_reads_the_plan() -> None:
         assert (not [x for x in named(proof=bent) if x.startswith(f"max_racks_stated[{wired}]")]) == fine
     (one,) = named(layout=layout.replaced(tensor_parallel=5))
     assert "no block" in one
-
-
-INSTANCES = Path(__file__).parents[3] / "instances"
 
 
 WORLDS = [toy(seed, sites=sites) for seed in range(8) for sites in (1, 2)]
@@ -282,13 +253,12 @@ def test_the_sites_milp_is_within(seed: int, years: float) -> None:
 
 @each("name", ["5gw", "5gw-one-site", "agache2024-100t"])
 def test_the_sites_milp_of_a_shipped_instance_is_within(name: str) -> None:
-    i = load_instance(INSTANCES / f"{name}.json")
+    i = load_instance(f"instances/{name}.json")
     most = Sites(instance=i).max_racks(60)
     assert most <= max_racks(i, 60) <= 1.05 * most
 
 
 def grid(i: Instance, **rules: Any) -> Instance:
-    assert i.grid is not None
     given = i.model_dump(mode="json", exclude_none=True)
     given["grid"]["rules"] |= rules
     return Instance.model_validate(given)
@@ -311,13 +281,9 @@ def test_single_limits() -> None:
     assert max_racks(soft, 2) > 10**6
     by_module = free.replaced(hardware__racks_per_module=5)
     assert max_racks(by_module, 2) == 10 and max_racks(by_module.replaced(limits__facility_power_mw=11.9), 2) == 5
-
-
-def test_one_cluster() -> None:
-    i = toy(3)
-    assert max_racks(i, 1) == i.hardware.racks and max_sites(i) == 1
-    poor = i.replaced(limits__budget_usd=1.0)
-    assert max_racks(poor, 1) == 0
+    cluster = toy(3)
+    assert max_racks(cluster, 1) == cluster.hardware.racks and max_sites(cluster) == 1
+    assert max_racks(cluster.replaced(limits__budget_usd=1.0), 1) == 0
 
 
 def test_stated_racks_hold_from_their_gpus_on() -> None:
@@ -354,8 +320,6 @@ def test_a_looser_bound_on_what_a_fabric_joins_is_no_fault() -> None:
     assert plan.status == "optimal" and any(racks > own(w) for w, racks in most.items())
     assert any(own(w) < stated(w) for w in joined)
     assert all(stated(w) <= silent(w) for w in joined)  # what a proof does not say refuses no column
-
-
-def test_racks_of_a_cluster_are_joined_one_by_one() -> None:
+    # Racks of a cluster are joined one by one.
     i = small_switches(10, 0, tiers=1).replaced(hardware__racks_per_module=2)
     assert most_racks(i, JointProof(joined_racks_by_wired_gpus={3: 0}))(3) == 1 and check(planner.solve(i)) == []

@@ -16,16 +16,8 @@ from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
 from planner.checks.strategy_space_check import Cut, CutPipelines, Space, inner_degrees, most_racks
-from planner.checks.strategy_times_check import (
-    PipelineSplits,
-    StepTimeBound,
-    columns_in_time,
-    fastest_ranges,
-    witness,
-)
-from planner.instance.hardware import Accelerator
+from planner.checks.strategy_times_check import PipelineSplits, StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.instance.instance import Instance
-from planner.instance.workload import Model
 from planner.models.joint.strategy_space import problem_of
 from planner.physics import Ints
 from planner.physics.training import memory, schedule, step_prediction
@@ -38,9 +30,9 @@ INSTANCES = Path(__file__).parents[3] / "instances"
 Table = dict[Any, bytes]
 
 
-def own(i: Instance) -> Table:
-    """Return the pipelines of every cut of the checker."""
-    found = {}
+def checked(i: Instance) -> Table:
+    """Return the pipelines of every cut of the checker, which are those of every strategy of the search."""
+    own, searched = Table(), Table()
     for cut in Space(instance=i, transport_slowdown=1.1).cuts():
         every = cut.pipelines
         for packed in (False, True):
@@ -48,24 +40,19 @@ def own(i: Instance) -> Table:
             columns = (x.p, x.v, x.block_racks, x.block_replicas, x.replicas_per_rack, x.stage_racks, x.wired)
             if len(x):
                 kind = (cut.shape, cut.schedule, packed, cut.repeats != "no")
-                found[kind] = np.stack(columns).astype(np.int64).tobytes()
-    return found
-
-
-def searched(i: Instance) -> Table:
-    found = {}
+                own[kind] = np.stack(columns).astype(np.int64).tobytes()
     for s in strategies(problem_of(i)):
-        x = s.pipelines
-        if len(x.p):
-            columns = (x.p, x.v, x.racks, x.block_replicas, x.replicas_per_rack, x.stage_racks, x.rails)
-            found[s.shape, s.order, s.packed, s.recomputes != "none"] = np.stack(columns).astype(np.int64).tobytes()
-    return found
+        y = s.pipelines
+        if len(y.p):
+            columns = (y.p, y.v, y.racks, y.block_replicas, y.replicas_per_rack, y.stage_racks, y.rails)
+            searched[s.shape, s.order, s.packed, s.recomputes != "none"] = np.stack(columns).astype(np.int64).tobytes()
+    assert own == searched
+    return own
 
 
 @pytest.mark.parametrize("name", ["cluster-1k", *slow("5gw")])
 def test_shipped_instances(name: str) -> None:
-    i = load_instance(INSTANCES / f"{name}.json")
-    assert own(i) == searched(i)
+    assert checked(load_instance(INSTANCES / f"{name}.json"))
 
 
 def varied(seed: int) -> Instance:
@@ -74,13 +61,11 @@ def varied(seed: int) -> Instance:
     given = toy(seed).model_dump(mode="json", exclude_none=True)
     given["hardware"]["rack"]["gpus"] = r.choice([4, 6, 8, 18])
     given["workload"]["model"] |= {"layers": r.randint(3, 9), "heads": 12, "kv_heads": r.choice([4, 12])}
-    given["workload"]["software"] |= r.choice(
-        [{"schedules": ["1f1b", "zb-h1"]}, {"selective_gemm_share": 0.3}, {"flash_attention": False}, {}]
-    )
+    stacks = [{"schedules": ["1f1b", "zb-h1"]}, {"selective_gemm_share": 0.3}, {"flash_attention": False}, {}]
+    given["workload"]["software"] |= r.choice(stacks)
     lacks = {"tensor-2d": 0.2, "sequence": 0.2, "context": 0.2, "expert": 0.2, "interleaved": 0.2}
-    given["workload"]["software"]["parallelism"] = [
-        "tensor", "pipeline", *(way for way, chance in lacks.items() if r.random() > chance)
-    ]  # fmt: skip
+    has = ["tensor", "pipeline", *(way for way, chance in lacks.items() if r.random() > chance)]
+    given["workload"]["software"]["parallelism"] = has
     if r.random() < 0.5:
         given["workload"]["model"]["experts"] = {"count": r.choice([4, 6, 8]), "per_token": 2, "ffn": 512}
     if r.random() < 0.3:
@@ -94,17 +79,14 @@ def varied(seed: int) -> Instance:
 
 @pytest.mark.parametrize("seed", [*range(8), *more(*range(8, 30))])
 def test_random_instances(seed: int) -> None:
-    i = varied(seed)
-    assert own(i) == searched(i)
+    assert checked(varied(seed))
 
 
 @each("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
 def test_frameworks_that_have_little(parallelism: list[str]) -> None:
     i = varied(3).replaced(pins={})
     software = i.workload.software.replaced(parallelism=tuple(parallelism))  # type: ignore[union-attr]
-    i = i.replaced(workload__software=software)
-    table = own(i)
-    assert table == searched(i)
+    table = checked(i.replaced(workload__software=software))
     shapes = [shape for shape, *_ in table]
     assert ({s.tensor_parallel for s in shapes} == {1}) == ("tensor" not in parallelism)
     assert ({s.context_parallel for s in shapes} == {1}) == ("context" not in parallelism)
@@ -126,18 +108,14 @@ def test_a_pinned_split_is_the_only_one() -> None:
     i = with_pins(toy(2).replaced(workload__model__layers=3, hardware__accelerator__hbm_bytes=1e12), **pins)
     cut = next(c for c in Space(instance=i, transport_slowdown=1.1).cuts() if c.shape.micro_batch == 1)
     x = cut.pipelines
-    for p, fits in ((2, True), (3, False)):
-        part = x.part(np.flatnonzero((x.p == p) & (x.v == 1))[0])
-        split = PipelineSplits.of(cut, 3, part, 2, np.array([4]), 1e9)
-        assert np.isfinite(split.least()) == fits
-        if fits:
-            a, b, host = split.pipeline, split.sharded, cut.times.machine.software.microbatch_seconds
-            one, two = (
-                float(step_prediction.stage_seconds(b, 1, n, r, split.send)) + host for n, r in ((1, 1), (2, 0))
-            )
-            chunk = max(float(step_prediction.chunk_seconds(b, 1, n, r)) for n, r in ((1, 1), (2, 0)))
-            each = max(one + a.embedding, two + a.head)
-            assert split.least() == pytest.approx(each + split.once(chunk, 2), rel=1e-12)
+    three, two = (x.part(np.flatnonzero((x.p == p) & (x.v == 1))[0]) for p in (3, 2))
+    assert PipelineSplits.of(cut, 3, three, 2, np.array([4]), 1e9).least() == float("inf")
+    split = PipelineSplits.of(cut, 3, two, 2, np.array([4]), 1e9)
+    a, b, held = split.pipeline, split.sharded, ((1, 1), (2, 0))
+    first, last = (float(step_prediction.stage_seconds(b, 1, n, r, split.send)) for n, r in held)
+    chunk = max(float(step_prediction.chunk_seconds(b, 1, n, r)) for n, r in held)
+    each = max(first + a.embedding, last + a.head) + cut.times.machine.software.microbatch_seconds
+    assert split.least() == pytest.approx(each + split.once(chunk, 2), rel=1e-12)
 
 
 def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
@@ -261,16 +239,12 @@ KINDS = ("plain", "failures", "front", "front and failures")
 def of_kind(seed: int, kind: str) -> Instance:
     """Return a toy with interleaving, for some seeds with ZB-H1 or experts; with failures, or dense layers in front."""
     # Memory holds about a fifth of its columns, and a step so many sequences that unequal chunks wait.
-    i = deeper(seed)
-    model, gpu = i.workload.model, i.hardware.accelerator
-    assert isinstance(model, Model) and isinstance(gpu, Accelerator)
-    model = model.replaced(layers=9 + seed % 4)
-    gpu = gpu.replaced(hbm_bytes=(0.65e9, 0.7e9, 0.9e9)[seed % 3])
-    i = i.replaced(hardware__accelerator=gpu)
-    i = i.replaced(limits__max_batch_tokens=48 * 1024)
-    if "front" in kind and model.experts is not None:
-        model = model.replaced(experts__dense_layers=1 + seed % 2, ffn=(256, 16384)[seed // 4 % 2])
-    i = i.replaced(workload__model=model)
+    memory_bytes = (0.65e9, 0.7e9, 0.9e9)[seed % 3]
+    i = deeper(seed).replaced(hardware__accelerator__hbm_bytes=memory_bytes, limits__max_batch_tokens=48 * 1024)
+    i = i.replaced(workload__model__layers=9 + seed % 4)
+    if "front" in kind and i.workload.model.experts is not None:
+        ffn = (256, 16384)[seed // 4 % 2]
+        i = i.replaced(workload__model__experts__dense_layers=1 + seed % 2, workload__model__ffn=ffn)
     return i.replaced(reliability=failing(seed).reliability) if "failures" in kind else i
 
 

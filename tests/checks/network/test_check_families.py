@@ -26,16 +26,14 @@ from planner.simulation.simulate import part_of_plan
 # Two racks a leaf domain; pods of two rails of one domain; zones of all four rails of two domains.
 ZONES = {"leaf_down": 2, "domains_per_pod": 1, "rails_per_zone": 4, "domains_per_zone": 2}
 ZONES |= {"core_up": 4, "core_bundle": 2}
-ASSIGNMENT = {
-    "e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 2, "r[4-5]"), (1, 3, "r6")],
-    "w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")],
-}
+PIECES = {"e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 2, "r[4-5]"), (1, 3, "r6")]}
+PIECES |= {"w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")]}
 
 
 def zoned(wiring: dict[str, int] | None = None, **changes: Any) -> Plan:
     """Return the worked plan with four tiers."""
     asked = instance_with(**{"network__max_tiers": 4, **changes})
-    plan = worked(asked, assignment=ASSIGNMENT, **{**ZONES, **(wiring or {})})
+    plan = worked(asked, assignment=PIECES, **{**ZONES, **(wiring or {})})
     # Both groups of e1 take 3 racks, no leaf domain of 2 holds one.
     return edited_at(plan, "placement.lower_bound_split", 2)
 
@@ -69,17 +67,11 @@ def test_four_tiers_hold() -> None:
     ("fabric.sites.e1.leaf_domains_per_zone", -2, "wirable[e1]"), ("fabric.sites.e1.zones", 1, "counts[e1]"),
     ("fabric.sites.e1.switch_links", 111, "counts[e1]"), ("fabric.sites.e1.share_leaving_zone", 0.5, "slowdowns[e1]"),
     ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
-    ("instance.network.max_tiers", 3, "wirable[e1]"),
+    ("instance.network.max_tiers", 3, "wirable[e1]"), ("fabric.sites.e1.tiers", lambda x: x[:3], "wirable[e1]"),
+    ("fabric.sites.e1.tiers.3.name", "core", "wirable[e1]"),
 ])  # fmt: skip
 def test_an_edit_of_four_tiers_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
-
-
-def test_zones_without_a_fourth_tier_are_refused() -> None:
-    """Three tiers with a zone, and four whose last is named otherwise, cannot be computed with."""
-    held = PLAN.model_dump(mode="json")["fabric"]["sites"]["e1"]["tiers"]
-    assert "wirable[e1]" in named(edited_at(PLAN, "fabric.sites.e1.tiers", held[:3]))
-    assert "wirable[e1]" in named(edited_at(PLAN, "fabric.sites.e1.tiers.3.name", "core"))
 
 
 @each(("core_up", "share", "broken"), [(2, 0.5, set()), (2, 0.51, {"core_share"}), (4, 1.0, set())])
@@ -112,9 +104,8 @@ def test_pins_of_four_tiers(pins: dict[str, Any], broken: set[str]) -> None:
 
 def test_slurm_tree_has_four_levels() -> None:
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4})
-    lines = [
-        x.split() for x in "".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=False)).splitlines()
-    ]
+    text = "".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=False))
+    lines = [line.split() for line in text.splitlines()]
     held = {name.removeprefix("SwitchName="): members.partition("=")[2] for name, members in lines[1:]}
     some = [held[name] for name in ("leaf7", "pod0", "zone1", "super-spine")]
     assert some == ["r7", "leaf[0-1]", "pod[2-3]", "zone[0-1]"]
@@ -140,12 +131,7 @@ def test_picture_page_and_summary_name_the_tier() -> None:
 
 
 INSTANCES = Path(__file__).parents[3] / "instances"
-FLOOR = {
-    "floor": {},
-    "media": [{"name": "dac", "reach_m": 3, "price_usd": 150}, {"name": "fr4", "reach_m": 500, "price_usd": 1400}],
-}
-
-
+MEDIA = [{"name": "dac", "reach_m": 3, "price_usd": 150}, {"name": "fr4", "reach_m": 500, "price_usd": 1400}]
 LAYOUT = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4}
 
 
@@ -153,7 +139,8 @@ LAYOUT = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.vi
 def solved(family: str) -> Plan:
     """Plan a cluster of 1,024 GPUs on dragonflies of a family, priced by reach."""
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
-    data["network"] |= FLOOR | {"families": [family], "group_routing": "valiant", "min_core_share": 0.1}
+    data["network"] |= {"families": [family], "group_routing": "valiant", "min_core_share": 0.1}
+    data["network"] |= {"floor": {}, "media": MEDIA}
     return stored(data, pins=LAYOUT)
 
 
@@ -183,16 +170,11 @@ def test_an_edit_of_a_dragonfly_names_its_rule(path: str, change: Any, rule: str
     assert rule in named(edited_at(solved("dragonfly"), f"fabric.sites.cluster.{path}", change))
 
 
-def test_the_floor_between_groups() -> None:
+def test_what_else_is_asked_of_a_dragonfly() -> None:
+    """Its core share is of its groups, no flow of it is simulated, and its picture and tree come whole."""
     assert "core_share[cluster]" in named(edited_at(solved("dragonfly"), "instance.network.min_core_share", 0.5))
-
-
-def test_a_simulation_is_of_trees() -> None:
     with pytest.raises(InputError, match="dragonfly"):
         part_of_plan(solved("dragonfly"), None, 64)
-
-
-def test_picture_and_tree_of_a_dragonfly_come_whole() -> None:
     x = built_fabric(solved("dragonfly+"), None)
     assert f"one group of {x.fabric.pods}" in fabric_tiers(x)
     assert "SwitchName" in "".join(fabric_graph.slurm_topology(x, as_yaml=False))

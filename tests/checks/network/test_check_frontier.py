@@ -84,14 +84,11 @@ def test_rows_that_others_beat() -> None:
     assert len(rows) > 1 and broken(rows[::-1], "rack") != set()
 
 
-def beaten(*rows: dict[str, Any]) -> list[str]:
-    """Return what is said of rows as good as others."""
-    physics = PlanPhysics(plan=plan_of(("rack",)))
-    found = (v for v in rules(physics, SITE, rows, MERITS) if "as good or better" in v.message)
-    return [f"{v.rule}: {v.message.partition(' is ')[0]}" for v in found]
-
-
 def test_a_row_dearer_and_no_better_is_beaten() -> None:
+    def beaten(*rows: dict[str, Any]) -> list[str]:
+        found = rules(PlanPhysics(plan=plan_of(("rack",))), SITE, rows, MERITS)
+        return [f"{v.rule}: {v.message.partition(' is ')[0]}" for v in found if "as good or better" in v.message]
+
     row = rows_of("rack")[0]
     dearer = {**row, "cost_usd": row["cost_usd"] + 1}
     frugal = {**dearer, "power_mw": row["power_mw"] / 2}

@@ -62,10 +62,8 @@ def test_a_split_group_is_counted_as_one() -> None:
 
 def test_a_bound_that_no_placement_meets() -> None:
     """Leaf domains of two racks cannot hold groups of three: both groups of e1 must split."""
-    pieces = {
-        "e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 1, "r3"), (1, 2, "r[4-5]")],
-        "w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")],
-    }
+    pieces = {"e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 1, "r3"), (1, 2, "r[4-5]")]}
+    pieces |= {"w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")]}
     plan = worked(instance_with(), assignment=pieces, leaf_down=2, leaf_up=1, domains_per_pod=4, leaf_bundle=1)
     assert rules(plan) == {"lower_bound"}
     assert "lower_bound" not in rules(edited(plan, placement__lower_bound_split=2))

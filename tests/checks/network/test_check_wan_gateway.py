@@ -132,31 +132,14 @@ def test_the_exchange_slows_what_stays() -> None:
         assert said[0] == f"allreduce_slowdown: {stated:.10g} stated, {factor:.10g} recomputed"
 
 
-def test_a_wan_gateway_only_where_it_is_asked_for() -> None:
-    assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
-    assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
-    assert named(small()) == set()
-
-
-def test_a_wan_gateway_finds_no_ports() -> None:
+def test_a_wan_gateway_only_where_it_is_asked_for_and_ports_are_free() -> None:
     top = PLAN.fabric.sites[SITE].tiers[-1]
     room = (16 - top.down_ports) * top.switches
     assert f"wirable[{SITE}]" not in named(edited_at(PLAN, f"{AT}.wan_gateway.wan_ports", room))
     assert f"wirable[{SITE}]" in named(edited_at(PLAN, f"{AT}.wan_gateway.wan_ports", room + 1))
-
-
-def gateway_cables(plan: Plan, site: str) -> list[str]:
-    listed = "".join(cable_list(built_fabric(plan, site))).splitlines()
-    return [line for line in listed if line.startswith("wan-gateway-0-0,")]
-
-
-def test_exports_name_the_wan_gateway() -> None:
-    assert len(gateway_cables(PLAN, SITE)) == 5 and "5 ports to the wide area" in fabric_tiers(built_fabric(PLAN, SITE))
-
-
-def test_alternatives_hold_the_wan_gateway() -> None:
-    least = min(x["cost_usd"] for x in frontier(PLAN) if x["site"] == SITE)
-    assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
+    assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
+    assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
+    assert named(small()) == set()
 
 
 AXES = {"cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw"}
@@ -186,21 +169,18 @@ def test_one_site_has_no_wan_gateway() -> None:
     assert PlanPhysics(plan=plan).wired["cluster"].wan_ports == 0
 
 
-def test_super_spines_join_a_wan_gateway() -> None:
-    """Every rule holds, the gateway's links end at super-spines, and gradients take a part of what leaves a zone."""
-    plan = plan_of("four tiers")
-    gateway, lines = plan.fabric.sites[SITE].wan_gateway, gateway_cables(plan, SITE)
-    assert check(plan) == [] and 0 < gateway.zone_uplink_share < 1
-    assert len(lines) == gateway.uplinks and all("super-spine" in line for line in lines)
-
-
-@pytest.mark.parametrize("kind", ["dragonfly", "dragonfly+"])
-def test_a_dragonfly_has_a_wan_gateway(kind: str) -> None:
+@each(("kind", "block"), [
+    ("two tiers", "leaf"), ("four tiers", "zone"), ("dragonfly", "leaf"), ("dragonfly+", "leaf"),
+])  # fmt: skip
+def test_a_wan_gateway_of_every_kind_holds(kind: str, block: str) -> None:
+    """Its links end at the top switches, gradients take a part of what leaves a block, and exports name it."""
     plan = plan_of(kind)
     site = min(plan.fabric.sites)
     gateway, x = plan.fabric.sites[site].wan_gateway, built_fabric(plan, site)
-    assert check(plan) == []
-    assert (gateway.wan_ports, gateway.uplinks, gateway.switches) == (5, 5, 1) and 0 < gateway.leaf_uplink_share < 1
-    assert len(gateway_cables(plan, site)) == 5
-    assert edges(x) == x.design.leaves + x.design.switch_pairs + gateway.uplinks
+    listed = [line for line in "".join(cable_list(x)).splitlines() if line.startswith("wan-gateway-0-0,")]
+    assert check(plan) == [] and 0 < getattr(gateway, f"{block}_uplink_share") < 1
+    assert (gateway.wan_ports, gateway.switches, len(listed)) == (5, 1, gateway.uplinks)
+    assert kind != "four tiers" or all("super-spine" in line for line in listed)
     assert "5 ports to the wide area" in fabric_tiers(x)
+    if kind.startswith("dragonfly"):
+        assert edges(x) == x.design.leaves + x.design.switch_pairs + gateway.uplinks
