@@ -47,10 +47,12 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
 
 
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
+    """All routers may be one group, as two of one rail are."""
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert d.faults() == []
     assert (d.pods, d.group_sizes, d.exits["leaf"], d.oversubscription["spine"]) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
+    assert Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}).faults() == []
 
 
 def test_ports_of_unlike_groups() -> None:
@@ -115,6 +117,8 @@ def test_shares_of_a_bundle() -> None:
     (Dragonfly, {"leaf_up": 21}, "ports: 21 local and 3 global stated, bundles and groups make others"),
     (Dragonfly, {"spine_up": 4}, "ports: 20 local and 4 global stated, bundles and groups make others"),
     (Dragonfly, {"rails_per_pod": 4, "domains_per_pod": 6, "leaf_bundle": 1}, "groups: 1 with 5 links to others"),
+    (Dragonfly, {"rails": 1, "racks": 2, "rails_per_pod": 1, "group_links": 0},
+     "groups: 1 of 1 router; several groups, or routers, expected"),
     (Dragonfly, {"ports": 25}, "leaf ports: 6 down + 23 up > 25 ports, each for 2 GPUs or a link up"),
     (DragonflyPlus, {"leaf_up": 6}, "leaf bundle: 6 uplinks are not whole bundles of 4"),
     (DragonflyPlus, {"leaf_up": 0}, "leaf bundle: 0 uplinks are not whole bundles of 4"),
@@ -131,13 +135,6 @@ def test_what_cannot_be_wired_is_said(kind: type[Dragonfly], choices: dict[str, 
     assert dataclasses.replace(good, **choices).faults()[0] == said
 
 
-def test_one_router_is_no_dragonfly() -> None:
-    """All racks at one router of each network leave nothing to join; two routers are a group."""
-    one = Dragonfly.of(**SIDE | {"rails": 1, "racks": 2, "rails_per_pod": 1, "group_links": 0})
-    assert one.faults() == ["groups: 1 of 1 router; several groups, or routers, expected"]
-    assert Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}).faults() == []
-
-
 Hop = tuple[str, int, int]  # kind of link, from, to; links between two groups apart by number
 Path = list[tuple[Hop, float]]
 
@@ -150,9 +147,8 @@ class Wires:
         self.leaf_of: dict[int, int] = {}
         self.width: dict[Hop, float] = defaultdict(float)
         self.between: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-        self.group = {
-            tier: groups_of(d, tier, np.arange(n)).tolist() for tier, n in (("leaf", d.leaves), ("spine", d.spines))
-        }
+        boxes = {"leaf": d.leaves, "spine": d.spines}
+        self.group = {tier: groups_of(d, tier, np.arange(n)).tolist() for tier, n in boxes.items()}
         self.members: dict[int, list[int]] = defaultdict(list)
         for leaf, g in enumerate(self.group["leaf"]):
             self.members[g].append(leaf)
@@ -227,9 +223,8 @@ def valiant(w: Wires, a: int, b: int) -> Path:
         for middle in w.members[v]:
             path += [(hop, share) for hop in w.back(y, middle)]
             for p, q, k in onward:
-                path += [
-                    (hop, share / len(onward)) for hop in (*w.local(middle, p), (f"link {k}", p, q), *w.back(q, b))
-                ]
+                hops = *w.local(middle, p), (f"link {k}", p, q), *w.back(q, b)
+                path += [(hop, share / len(onward)) for hop in hops]
     return path
 
 
@@ -273,15 +268,12 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
 @pytest.mark.parametrize(("size", "groups", "links"), [(4, 9, 1), (4, 9, 2), (3, 5, 1), (4, 7, 1), (2, 9, 2)])
 def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size: int, groups: int, links: int) -> None:
     """Of every shift of groups the worst loads links between groups exactly as counted."""
-    side = {
-        "rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size, "group_links": links,
-        "valiant": True,
-    }  # fmt: skip
+    side = {"rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size}
+    side |= {"group_links": links, "valiant": True}
     d = made(kind, racks=2 * size * groups, **side, **({"leaf_up": 4} if kind is DragonflyPlus else {}))
     w = Wires(d)
-    ends = sorted(w.leaf_of, key=lambda e: (w.group["leaf"][w.leaf_of[e]], w.leaf_of[e]))
-    found = [
-        loads(d, w, list(zip(ends, ends[k:] + ends[:k], strict=True))) for k in range(2 * size, len(ends), 2 * size)
-    ]
+    ends, group = sorted(w.leaf_of, key=lambda e: (w.group["leaf"][w.leaf_of[e]], w.leaf_of[e])), 2 * size
+    shifts = (ends[k:] + ends[:k] for k in range(group, len(ends), group))
+    found = [loads(d, w, list(zip(ends, shifted, strict=True))) for shifted in shifts]
     assert 0.5 <= max(local for local, _ in found) * d.exits["leaf"] / d.leaf_down <= 1 + 1e-9
     assert max(between for _, between in found) * d.exits["pod"] / (d.leaf_down * size) == pytest.approx(1)
