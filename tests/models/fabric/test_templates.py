@@ -146,14 +146,6 @@ def test_power_leaves_no_cheap_template_out(name: str) -> None:
     assert all(beaten(x, *row) for row in zip(cheap.send, cheap.allreduce, cheap.usd, strict=True))
 
 
-@each("name", CASES)
-def test_no_template_beats_another(name: str) -> None:
-    _, x = table(name)
-    rows = np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1)
-    for a, b in itertools.permutations(range(len(x)), 2):
-        assert not np.all(rows[a] <= rows[b])
-
-
 LISTED: dict[str, dict[str, Any]] = {
     "trees": {"families": list(TREES)},
     "core share": {"min_core_share": 0.5, "spares": {"share": 0.2}},

@@ -116,16 +116,6 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 # --- rules at their edges -------------------------------------------------------------------------------------------
 
 
-def test_four_tiers_reach_what_three_do_not() -> None:
-    # 32 are the full tree, a 33rd is refused.
-    three, four = (instance(1, switch(4, 5000), max_tiers=n) for n in (3, 4))
-    assert cheapest(three, request(16)).design.tiers == 3
-    assert cheapest(three, request(17)) is None
-    d = cheapest(four, request(32)).design
-    assert (d.tiers, d.leaves, d.spines, d.cores, d.super_spines, d.switch_links) == (4, 16, 16, 16, 8, 96)
-    assert cheapest(four, request(33)) is None
-
-
 def test_alternatives_know_zones() -> None:
     """The first alternative is the optimum of four tiers, with its zones named, and slower ones cost less."""
     i, r = instance(1, switch(4, 5000), max_tiers=4), request(24, send=4.0)
