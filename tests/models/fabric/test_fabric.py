@@ -14,7 +14,6 @@ from planner.instance.instance import Instance
 from planner.models import FabricRequest, Options
 from planner.models.fabric.fabric_templates import alternatives
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import bill
 
 # --- brute force ----------------------------------------------------------------------------------------------------
 
@@ -169,21 +168,6 @@ def test_a_wan_gateway_takes_uplinks_that_make_it_cores(gbps: float, spine_up: i
     assert (found and found.design.spine_up) == spine_up
     if found is not None:
         laid(found.design)
-
-
-@each("family", ["dragonfly", "dragonfly+"])
-@each(("racks", "found"), [(6, True), (12, False)])
-def test_no_medium_for_links_that_are_not_there(family: str, racks: int, found: bool) -> None:
-    """One port of the wide area goes to one group; what would join it to groups out of reach is not asked for."""
-    # Racks stand 1 m apart in one row, and the only cable reaches 6 m, 2 m of them up and down: groups of a third of
-    # six racks are 4 m apart at most, but on the eight ports of a switch twelve racks make groups that no cable
-    # joins.
-    media, floor = [{"name": "near", "reach_m": 6, "price_usd": 100}], {"rack_pitch_m": 1, "racks_per_row": 12}
-    i = instance(1, switch(8, 1000), families=[family], floor=floor | {"rise_m": 1, "spread_m": 0}, media=media)
-    out = cheapest(i, dataclasses.replace(request(racks), wan_gbps=800.0))
-    assert (out is not None) == found
-    if found:
-        assert out.usd == pytest.approx(bill(i.network, i.network.switches[0], out.design).usd)
 
 
 def test_the_exchange_needs_a_way_out_of_the_only_domain() -> None:

@@ -119,22 +119,6 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         assert not any(exchange_leaving(order, d.domain_racks * k, traffic.unit_racks) for k in sizes)
 
 
-@each("name", ["rail", "rack", "four tiers", "media by length", "WAN gateway"])
-def test_the_whole_table_has_all_of_the_other(name: str) -> None:
-    """Each template of the usual table is equalled or beaten in the whole one, whose prices and slowdowns hold too."""
-    i, traffic, blocks = CASES[name]
-    _, x = table(name)
-    t = templates(i, power_counts=True, whole=True)
-    whole = t.options(traffic, blocks)
-    figures = np.stack([whole.send, whole.allreduce, whole.usd, whole.mw], axis=1)
-    for row in np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1):
-        assert (figures <= row * (1 + 1e-9)).all(axis=1).any()
-    for k in range(0, len(whole), 1 + len(whole) // 40):
-        found = t.template(traffic, blocks, whole, k)
-        assert found.design.faults() == []
-        assert tuple(figures[k]) == pytest.approx((found.send, found.allreduce, found.usd, found.mw))
-
-
 @each("name", [*CASES, "pods of some domains"])
 def test_power_leaves_no_cheap_template_out(name: str) -> None:
     pods = instance(8, switch(16, 1e5), switch(32, 1.5e5, planes=2)), column(5, 8, unit_racks=2), 52
@@ -227,41 +211,20 @@ def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: 
     assert not all(kept[0])
 
 
-def never_dearer(i: Instance, r: random.Random, blocks: int, stages: int, sends: list[float], gbps: float = 0.0) -> int:
-    """Hold the templates that keep drawn slowdowns against the fabric that hides any order; return its tiers or 0."""
-    send, allreduce = r.choice(sends), r.choice([1.0, 1.5, 3.0])
-    wan = {"wan_gbps": gbps, "exchange_gbps": gbps / 4}
-    worst = cheapest(i, request(blocks * stages, group=blocks, groups=stages, send=send, allreduce=allreduce, **wan))
-    x = templates(i).options(column(stages, i.hardware.rack.gpus, **wan), blocks)
-    if worst is None:
-        return 0
-    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
-    assert kept.usd.min(initial=math.inf) <= worst.usd * (1 + 1e-9)
-    return worst.design.tiers
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_never_dearer_than_at_the_worst_placement(seed: int) -> None:
-    """The cheapest template that keeps the slowdowns of a request is no dearer than the fabric that hides any order."""
-    r = random.Random(seed)
-    families = r.choice([["rail"], ["rail", "rack"], ["rail-only"], ["dragonfly"], ["dragonfly+"]])
-    more: dict[str, Any] = {"families": families, "max_tiers": r.choice([2, 3]), **(LENGTHS if seed % 5 == 0 else {})}
-    more |= {"min_core_share": r.choice([0.0, 0.3, 1.0]), "group_routing": r.choice(["shortest", "valiant"])}
-    more["wan_gateway"] = r.random() < 0.3
-    i = instance(r.randint(1, 3), switch(r.choice([4, 6, 8]), 5e4), switch(r.choice([5, 7]), 4e4), **more)
-    blocks, stages = r.randint(2, 4), r.randint(1, 4)
-    gbps = 800.0 * r.randint(1, 4) if more["wan_gateway"] else 0.0
-    never_dearer(i, r, blocks, stages, [1.0, 2.0, 4.0], gbps)
-
-
 @pytest.mark.parametrize("seed", [0, 2, 20, 21, 33, 35, 61])
 def test_never_dearer_with_four_tiers(seed: int) -> None:
-    """The same on switches of so few ports that four tiers are needed or allowed."""
+    """The cheapest template that keeps the slowdowns of a request is no dearer than the fabric that hides any order."""
+    # On switches of so few ports that four tiers are needed or allowed.
     r = random.Random(seed)
     rails, ports = r.randint(1, 3), r.choice([3, 4, 5])
     i = instance(rails, switch(ports, 5e4), max_tiers=4, families=[r.choice(TREES)])
     blocks, stages = r.randint(2, 5), r.randint(2, 4)
-    assert never_dearer(i, r, blocks, stages, [1.0, 1.5, 2.0, 3.0, 4.0]) == 4
+    send, allreduce = r.choice([1.0, 1.5, 2.0, 3.0, 4.0]), r.choice([1.0, 1.5, 3.0])
+    worst = cheapest(i, request(blocks * stages, group=blocks, groups=stages, send=send, allreduce=allreduce))
+    assert worst is not None and worst.design.tiers == 4
+    x = templates(i).options(column(stages, rails), blocks)
+    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
+    assert kept.usd.min() <= worst.usd * (1 + 1e-9)
 
 
 def test_limits_leave_out_what_they_exclude_only() -> None:
@@ -320,24 +283,6 @@ def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
     more = dataclasses.replace(traffic, wan_gbps=5000.0, exchange_gbps=500.0)
     t = templates(i, power_counts=True)
     assert np.array_equal(t.options(more, blocks).key, t.options(traffic, blocks).key)
-
-
-@each("families", [["rail"], ["rack"], ["dragonfly"], ["dragonfly+"]])
-@each(("faster", "breakout"), [(1, 1), (2, 2), (2, 1)])
-def test_a_full_share_holds_of_leaves_too(families: list[str], faster: int, breakout: int) -> None:
-    """At a share of 1 every leaf has as much rate up as down, also where one leaf domain holds the site."""
-    # A port of twice the NIC's rate, split or whole, carries two GPUs up, so as many as half the GPUs are 1:1.
-    box = switch(20 // breakout, 1e5, port_gbps=800 * faster, breakout=breakout)
-    i = instance(4, box, families=families, min_core_share=1.0)
-    found, ratios = every_template(i, column(2, 4), 3, power_counts=True), []
-    assert found
-    for d in (t.design for t in found):
-        up = d.leaf_up if families[0] != "dragonfly" else min((a - 1) * d.leaf_bundle for a in d.group_sizes)
-        up += 0 if families[0] != "dragonfly" else d.pod_uplinks // min(d.group_sizes)
-        assert d.single or up * faster >= d.leaf_down
-        ratios.append((d.leaf_down, up))
-    if families == ["rail"]:
-        assert any(0 < up < down for down, up in ratios) == (faster == 2)
 
 
 def test_a_slower_nic_may_have_a_slower_port() -> None:

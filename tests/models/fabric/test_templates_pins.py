@@ -222,12 +222,3 @@ def test_no_fabric_is_cheaper_than_the_uplinks_that_ratios_ask_for() -> None:
             assert floor <= least * (1 + 1e-9)
             joined += least < np.inf
     assert joined > 100
-
-
-@each(("pins", "most"), [({}, np.inf), ({"fabric.leaf_domain_racks": 8}, 8)])
-def test_a_leaf_without_uplinks_holds_all_racks(pins: dict[str, Any], most: float) -> None:
-    """Eight racks with a GPU each fill a switch of eight ports: nine have no fabric, eight have one."""
-    i = fabrics(pins, families=["rail"])
-    assert max_joined_racks(i, 1) == most
-    one, t = alone(1), templates(i)
-    assert len(t.options(one, 8)) > 0 and (len(t.options(one, 9)) > 0) == (not pins)
