@@ -6,35 +6,25 @@ from worked_plan import small
 
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.instance.network import Switch
+from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.fabric_designs import switch_counts
-from planner.plan.plan_sections import Tier, WanGateway
+from planner.physics.network.transport import locality
+from planner.planning.site_fabrics import site_fabric
 
 WORKED = built_fabric(small(), "e1")
 SIZES = {"1k": (64, 8, 128), "16k": (64, 8, 2048), "800k": (512, 72, 11_111)}  # ports, GPUs of a rack, racks
 
 
 def built(d: Design) -> BuiltFabric:
-    """Return a design as it is built; it must be one that can be wired."""
+    """Return a design as it is built, on switches of one model; it must be one that can be wired."""
     assert not d.faults()
-    down = {"leaf": d.leaf_down, "spine": d.spine_down, "core": d.core_down if d.cores else 0}
-    up = {"leaf": (d.leaf_up, d.leaf_bundle), "spine": (d.spine_up, d.spine_bundle), "core": (d.core_up, d.core_bundle)}
-    over = d.oversubscription
-    tiers = []
-    for name in [t for t in d.tier_switches if t in switch_counts(d)]:
-        ports, bundle = up.get(name, (0, 0))
-        own = {"switches": switch_counts(d)[name], "down_ports": down.get(name, d.super_spine_down)}
-        tiers.append(Tier(name=name, up_ports=ports, bundle=bundle, oversubscription=over.get(name, 1.0), **own))
-    stated: dict[str, object] = {
-        "tiers": tuple(tiers), "switches": d.switches, "switch_links": d.switch_links,
-        "endpoint_links": d.endpoint_links, "pods": d.pods, "zones": d.zones, "group_links": d.group_links,
-    }  # fmt: skip
     box = Switch(name=f"{d.ports}x400G", ports=d.ports, port_gbps=400, price_usd=1, power_watts=1)
-    if d.wan_ports:
-        ends = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
-        stated["wan_gateway"] = WanGateway(wan_gbps=400 * d.wan_gateway_links, cost_usd=0, power_mw=0, **ends)
-    return replace(WORKED, site="here", design=d, switch=box, fabric=WORKED.fabric.replaced(**stated))
+    t = Template((box,) * 4, "rail", d, stripes=1, usd=0.0, mw=0.0, send=1.0, allreduce=1.0)
+    x, network = locality([range(d.racks)], d.block_racks, wrap=False), WORKED.network.replaced(switches=(box,))
+    rates = {"nic_seconds": 1.0, "wan_gbps": 400.0 * d.wan_gateway_links}
+    fabric = site_fabric(network, t, x, wired_gpus_per_rack=d.gpus_per_rack, **rates)
+    return replace(WORKED, site="here", design=d, switch=box, fabric=fabric)
 
 
 def _at(size: str, **choices: int) -> dict[str, int]:

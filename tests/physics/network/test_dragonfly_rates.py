@@ -22,16 +22,13 @@ SIDE = {
 }  # fmt: skip
 
 
-@each(
-    ("choices", "leaf_exit", "pod_exit"),
-    [
-        # A bundle of 4 is half for what a router sends and half for what it gets; two groups share 5 links.
-        ({}, 2.0, 5.0),
-        # 15 links leave a group of six routers, 7.5 of them for its own; a router has at most (1 + 5/15)/6 of them. A
-        # bundle takes that share of what the one sends and of what the other gets, and as much again of what passes.
-        ({"valiant": True}, 4 / (2 * (1 + 5 / 15) / 6 * (1 + 6 / 6)), 7.5),
-    ],
-)
+@each(("choices", "leaf_exit", "pod_exit"), [
+    # A bundle of 4 is half for what a router sends and half for what it gets; two groups share 5 links.
+    ({}, 2.0, 5.0),
+    # 15 links leave a group of six routers, 7.5 of them for its own; a router has at most (1 + 5/15)/6 of them. A
+    # bundle takes that share of what the one sends and of what the other gets, and as much again of what passes.
+    ({"valiant": True}, 4 / (2 * (1 + 5 / 15) / 6 * (1 + 6 / 6)), 7.5),
+])  # fmt: skip
 def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit: float, pod_exit: float) -> None:
     """Six GPUs of a leaf, 2·3 leaves of a group, over the links that they are assured of, each for two GPUs."""
     # An all-reduce between racks has a flow for each of the 3 GPUs that a rack has at a leaf, and of 2·3 in a group.
@@ -75,18 +72,15 @@ def test_places_of_switches() -> None:
     assert [plus.racks_around(t) for t in ("gpu", "leaf", "spine", "wan-gateway")] == [1, 2, 6, 12]
 
 
-@each(
-    ("up", "links", "valiant", "leaf_exit", "pod_exit"),
-    [
-        # Two bundles of 4 to two spines: five links between two groups, of which four are whole shares of two spines.
-        (8, 5, False, 8, 4),
-        (8, 1, False, 4, 1),
-        # Three spines and five links: three of them, one to each.
-        (12, 5, False, 12, 3),
-        # By way of other groups: what a leaf sends and gets, and at most (1 + 1/15) of an even share at a spine.
-        (8, 5, True, 8 / 2 / (1 + 1 / 15), 7.5),
-    ],
-)
+@each(("up", "links", "valiant", "leaf_exit", "pod_exit"), [
+    # Two bundles of 4 to two spines: five links between two groups, of which four are whole shares of two spines.
+    (8, 5, False, 8, 4),
+    (8, 1, False, 4, 1),
+    # Three spines and five links: three of them, one to each.
+    (12, 5, False, 12, 3),
+    # By way of other groups: what a leaf sends and gets, and at most (1 + 1/15) of an even share at a spine.
+    (8, 5, True, 8 / 2 / (1 + 1 / 15), 7.5),
+])  # fmt: skip
 def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit: float, pod_exit: float) -> None:
     """A leaf has its bundles to the spines that links between groups use, a group whole shares of all its spines."""
     d = DragonflyPlus.of(**SIDE | {"group_links": links, "leaf_up": up, "valiant": valiant})
