@@ -138,13 +138,6 @@ def test_traffic_splits_over_routes_and_the_exchange_does_not() -> None:
     assert split.missing_gbps == 0
 
 
-def test_a_deadline_counts_the_round_trip() -> None:
-    """1 GB by 100 ms over 29.4 ms needs 8 Gb in 70.6 ms; over a period of 100 ms it is 80 Gbps."""
-    for key, gbps in (("deadline_seconds", 8 / 0.0706), ("period_seconds", 80.0)):
-        design = solved(fibre(SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, key: 0.1}])).solution
-        assert next(d for d in design.demands if d.name == "x").requested_gbps == pytest.approx(gbps)
-
-
 def test_traffic_to_a_place_without_fibre_is_missing() -> None:
     traffic = [{"name": "x", "bytes": 1e9, "period_seconds": 1, "a": "E0", "b": "n3"}]
     design = solved(fibre(SQUARE, protection="none", traffic=traffic)).solution

@@ -107,9 +107,3 @@ def test_the_least_price_at_a_slowdown(seed: int) -> None:
         for send, usd in zip(sends.tolist(), found.tolist(), strict=True):
             fits = [x[2] for x in some if x[0] <= send and x[1] <= allreduce]
             assert usd == min(fits, default=math.inf)
-
-
-def test_tables_joined() -> None:
-    some = drawn(7, 9)
-    whole = DesignTable.joined([table(some[:4]), tables.NO_OPTIONS, table(some[4:])])
-    assert entries_of(whole) == some and len(tables.undominated([], power_counts=True)) == 0

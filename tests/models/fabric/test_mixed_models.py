@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from each_case import each
 from fabric_cases import every_template, instance, switch, templates
+from tiers import slow
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -26,10 +27,7 @@ def cheapest(i: Instance, racks: int) -> Template:
     return t.template(traffic, racks // 4, t.options(traffic, racks // 4), 0)
 
 
-@pytest.mark.parametrize(("gpus", "mixed_musd", "one_model_musd"), [
-    pytest.param(4096, 19.689, 24.681, marks=pytest.mark.slow),
-    pytest.param(3072, 15.919, 19.711, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(("gpus", "mixed_musd", "one_model_musd"), slow((4096, 19.689, 24.681), (3072, 15.919, 19.711)))
 def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model_musd: float) -> None:
     """By hand: 4,096 GPUs take 128 leaves at $36K, 32 spines at $150K, and a link of either kind for each GPU."""
     found = cheapest(one_to_one(8, LEAF, SPINE), gpus // 8)

@@ -110,15 +110,17 @@ NODES = {"a": (40.0, -76.0), "b": (41.0, -88.0), "c": (35.0, -90.0), "d": (39.0,
 NEAR = {"A": (40.5, -75.0), "E": (32.0, -113.0)}
 
 
+FIBRE_NODES = tuple(FibreNode(id=n, latitude=p[0], longitude=p[1]) for n, p in NODES.items())
+COMMON = {"route_factor": 1.5, "fibre_usd_per_route_km": 11.0, "wavelength_usd": 500.0}
+
+
 def wide(edges: list[tuple[str, str, float]], **more: object) -> Wan:
     """Return a wide area of some edges; two between the same nodes are told apart by their number."""
     given = [
         FibreEdge(id=f"{k}", a=a, b=b, route_km=km, usd_per_pair=(7 + k) * km, wavelength_usd=100.0 + 13 * k)
         for k, (a, b, km) in enumerate(edges)
     ]
-    nodes = [FibreNode(id=n, latitude=p[0], longitude=p[1]) for n, p in NODES.items()]
-    own = {"route_factor": 1.5, "fibre_usd_per_route_km": 11.0, "wavelength_usd": 500.0, "max_wavelengths_per_pair": 8}
-    return Wan(fibre_nodes=tuple(nodes), fibre_edges=tuple(given), **own | more)
+    return Wan(fibre_nodes=FIBRE_NODES, fibre_edges=tuple(given), **COMMON | {"max_wavelengths_per_pair": 8} | more)
 
 
 def drawn(seed: int, **more: object) -> Wan:
@@ -212,7 +214,7 @@ def test_reach_is_the_shortest_path_that_survives(seed: int, protection: str) ->
 
 def test_without_a_graph_all_places_are_joined() -> None:
     """Every two sites have an edge of their own, as long as the great circle times the factor, at the common prices."""
-    w = Wan(route_factor=1.5, fibre_usd_per_route_km=11.0, wavelength_usd=500.0, max_fibre_pairs=3)
+    w = Wan(**COMMON, max_fibre_pairs=3)
     at = NEAR | {"B": NODES["b"]}
     net, (found, apart) = wan.fibre_of(w, at), wan.reach(w, at)
     assert set(net.edges) == {"A-B", "A-E", "B-E"} and not any(net.access.values()) and not apart
@@ -226,11 +228,8 @@ def test_without_a_graph_all_places_are_joined() -> None:
 
 def test_an_edge_has_its_own_terms_or_the_common_ones() -> None:
     """Length, pairs and prices given, free ones among them, or those of the wide area."""
-    w = Wan(
-        fibre_nodes=tuple(FibreNode(id=n, latitude=p[0], longitude=p[1]) for n, p in NODES.items()),
-        fibre_edges=(FibreEdge(a="a", b="b"), FibreEdge(a="b", b="c", route_km=9, max_fibre_pairs=2, usd_per_pair=0)),
-        route_factor=1.5, fibre_usd_per_route_km=11.0, wavelength_usd=500.0, max_fibre_pairs=5,
-    )  # fmt: skip
+    given = FibreEdge(a="a", b="b"), FibreEdge(a="b", b="c", route_km=9, max_fibre_pairs=2, usd_per_pair=0)
+    w = Wan(fibre_nodes=FIBRE_NODES, fibre_edges=given, **COMMON, max_fibre_pairs=5)
     edges = wan.fibre_of(w, {"A": NEAR["A"]}).edges
     km = 1.5 * wan.great_circle_km(*NODES["a"], *NODES["b"])
     assert (edges["a-b"].route_km, edges["a-b"].prices[0], edges["a-b"].max_pairs) == (km, 11 * km, 5)
