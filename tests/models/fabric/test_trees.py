@@ -13,7 +13,7 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import FabricRequest, Options
-from planner.models.fabric.design_table import AT, Ints
+from planner.models.fabric.design_table import AT
 from planner.models.fabric.fabric_templates import alternatives
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
@@ -122,23 +122,6 @@ def test_alternatives_know_zones() -> None:
     assert all(("core_up" in x) == (x["tiers"] == 4) for x in several)
 
 
-Asked = list[SiteMode]
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Note the sites at which four tiers are sought."""
-    found: Asked = []
-
-    def noted(s: SiteMode, tiers: int) -> Ints:
-        found.extend([s] * (tiers == 4 and not s.mode.grouped))
-        return sizes(s, tiers)
-
-    sizes = SiteMode.sizes
-    monkeypatch.setattr(SiteMode, "sizes", noted)
-    return found
-
-
 def test_pods_may_have_more_domains_than_their_count_needs() -> None:
     """Three domains and one in two pods keep sends inside that leave pods of two: the free table has no worse one."""
     traffic, each = SiteTraffic(stages=2, unit_racks=1, wrap=False, rails=3), switch(4, 224)
@@ -167,12 +150,14 @@ def test_tables_read_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == 200 and longest < 0.3 and not t.options_of
 
 
-def test_shallow_tables_have_three_tiers_where_these_join_all(asked: Asked) -> None:
+def test_shallow_tables_have_three_tiers_where_these_join_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a first plan four tiers are left out, but where nothing else joins the racks."""
+    asked, sizes = list[int](), SiteMode.sizes
+    monkeypatch.setattr(SiteMode, "sizes", lambda s, tiers: asked.append(tiers) or sizes(s, tiers))
     traffic = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2)
     for ports, needed in ((8, False), (4, True)):
         t = templates(instance(2, switch(ports, 1e5), max_tiers=4))
         asked.clear()
         x = t.options(traffic, 12, shallow=True)
-        assert len(x) and bool(asked) == bool(np.any(x.key[:, AT["core_up"]])) == needed
+        assert len(x) and (4 in asked) == bool(np.any(x.key[:, AT["core_up"]])) == needed
         assert math.isclose(x.usd.min(), t.options(traffic, 12).usd.min())

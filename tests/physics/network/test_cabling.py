@@ -156,23 +156,13 @@ def test_lengths_by_hand() -> None:
     """Four racks in rows of two, 1 m along and 10 m across: a leaf between racks 0 and 1, its spine amid all four."""
     floor = Floor(rack_pitch_m=1, row_pitch_m=10, racks_per_row=2, rise_m=2, spread_m=5)
     d = Design(ports=8, rails=1, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=1, domains_per_pod=2)
-    measure = lengths(d, floor)
-    ends, up = list(lay(d))
-    assert measure(ends).tolist() == [4.5, 4.5, 4.5, 4.5]
-    assert measure(up).tolist() == [4 + 5 + 5.0, 4 + 5 + 5.0]
-
-
-def test_lengths_of_four_tiers_by_hand() -> None:
-    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods."""
-    # Cores amid four racks, super-spines amid all eight.
-    floor = Floor(rack_pitch_m=1, racks_per_row=8, rise_m=2, spread_m=5)
-    pod = {"rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 1, "spine_bundle": 1}
+    ends, up = (lengths(d, floor)(cables).tolist() for cables in lay(d))
+    assert (ends, up) == ([4.5] * 4, [4 + 5 + 5.0] * 2)
+    # Eight racks in one row, two to a leaf, two leaves to a zone of two pods: cores amid four, super-spines amid eight.
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 1, "core_bundle": 1}
-    d = Design(ports=8, rails=1, racks=8, leaf_down=2, leaf_up=1, leaf_bundle=1, **pod, **zone)
-    measure = lengths(d, floor)
-    *_, spines, cores = list(lay(d))
-    assert (spines.high_tier, measure(spines).tolist()) == ("core", [1 + 9.0] * 4)
-    assert (cores.high_tier, measure(cores).tolist()) == ("super-spine", [2 + 9.0] * 2)
+    d = dataclasses.replace(d, racks=8, domains_per_pod=1, spine_up=1, spine_bundle=1, **zone)
+    *_, spines, cores = ((c.high_tier, lengths(d, floor.replaced(racks_per_row=8))(c).tolist()) for c in lay(d))
+    assert (spines, cores) == (("core", [1 + 9.0] * 4), ("super-spine", [2 + 9.0] * 2))
 
 
 def test_floor_is_nearly_square() -> None:

@@ -89,17 +89,6 @@ def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, s
     assert replace(design, wan_ports=most + 1).faults() == [said]
 
 
-def test_links_go_to_the_top_tier_in_turn() -> None:
-    """Five ports in each of two lanes."""
-    # Two switches a network, every spine gets two or three links, and only of its own network.
-    d = replace(TWO, wan_ports=5, lanes=2)
-    held = [c for c in lay(d) if c.low_tier == "wan-gateway"]
-    ends = [(a, b) for c in held for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True)]
-    assert [sum(b == spine for _, b in ends) for spine in range(4)] == [3, 2, 3, 2]
-    assert all((a < 2) == (b < 2) for a, b in ends)
-    assert {c.high_tier for c in held} == {"spine"}
-
-
 def test_gradients_leave_by_each_link_that_trains() -> None:
     """A site with two links sends on both in the time, on one where its other end does not train."""
     # 1 GB in 100 ms over a link of a round trip of 1 ms: 39 of them leave 61 ms, and 100 of them no time at all. Of a
