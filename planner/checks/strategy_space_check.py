@@ -21,7 +21,7 @@ from planner.checks.reliability import NoFailures, failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.physics import Ints
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.site import cost
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
@@ -357,7 +357,7 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
         return math.inf
     load, fixed = cost.facility_mw(hardware, racks), cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
     module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, racks), facility_mw=load) - fixed
-    module += racks * (hardware.rack.price_usd + wired_gpus * min_fabric_usd(instance.network))
+    module += racks * (hardware.rack.price_usd + wired_gpus * min_fabric(instance.network).usd)
     areas = {area.id: area.energy_usd_per_mwh for area in grid.balancing_authorities}
     energy = min((areas[node.balancing_authority] for node in _candidates(grid)), default=0.0)
     module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)

@@ -21,7 +21,7 @@ from planner.models.joint.solve_joint import strategy_of
 from planner.models.joint.stage_split import ROUNDING, Stages, fastest_split
 from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
@@ -271,7 +271,7 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     return refused_of(solution).replaced(
         fabric_free_bound_days=solution.fabric_free_bound if instance.objective.minimize == "days_to_train" else None,
         counts=solution.counts,
-        min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
+        min_fabric_usd_per_wired_gpu=min_fabric(instance.network).usd if instance.network else None,
     )
 
 

@@ -106,7 +106,7 @@ class LinkPrices:
     @cached_property
     def media(self) -> fabric_designs.MediaTable:
         """Return the table of cable media by which links are priced."""
-        return fabric_designs.media_table(self.network)
+        return fabric_designs.MediaTable.of(self.network.media, self.network.power_usd_per_watt)
 
     @cached_property
     def flat_link(self) -> Prices:

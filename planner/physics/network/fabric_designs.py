@@ -438,17 +438,12 @@ def _bills(
             modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
             yield Bill(switch_links * up_usd + endpoint_links * end_usd, modules * network.optics.power_watts / 1e6)
         return
-    media = media_table(network)
+    media = MediaTable.of(network.media, network.power_usd_per_watt)
     for metres, laid_cables in runs(Places(network.floor, design.racks)):
         count = np.broadcast_to(laid_cables, metres.shape)
         laid = count > 0  # a place with no cable needs no medium
         usd, watts = media.usd_watts(metres[laid])
         yield Bill(float((count[laid] * usd).sum()), float((count[laid] * watts).sum()) / 1e6)
-
-
-def media_table(network: Network) -> MediaTable:
-    """Return the media of the network's fabric cables as a table."""
-    return MediaTable.of(network.media, network.power_usd_per_watt)
 
 
 def switch_usd(network: Network, switch: Switch) -> float:
@@ -469,30 +464,24 @@ def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
     return float((hardware.racks or 0) * wired_gpus * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12)
 
 
-def min_fabric_usd(network: Network | None) -> float:
-    """Bound the price in USD of any fabric for one cabled GPU: the shortest link, and a port of a full leaf."""
-    return min((usd for usd, _ in _min_ports(network)), default=0.0)
-
-
-def min_fabric_mw(network: Network | None) -> float:
-    """Bound the power in MW of any fabric for one cabled GPU: its link, and a port of a full leaf."""
-    return min((watts / 1e6 for _, watts in _min_ports(network)), default=0.0)
-
-
-def _min_ports(network: Network | None) -> Iterator[tuple[float, float]]:
-    """Yield for each switch model the least price, power included, and watts of a GPU's fabric link and leaf port."""
+def min_fabric(network: Network | None) -> Bill:
+    """Bound price and power of any fabric for a cabled GPU, each by itself: its shortest link, a port of a full leaf."""
     if network is None:
-        return
+        return Bill(0.0, 0.0)
+    found = list[Bill]()
     for box in network.switches:
-        factor, gpus = min(endpoint_factor(box, split) for split in (1, box.breakout)), box.ports * box.breakout
+        splits, gpus = (1, box.breakout), box.ports * box.breakout
+        factor = min(endpoint_factor(box, split) for split in splits)
         if network.floor is None or not by_reach(network):
-            least_usd = min(flat_usd(network, box, split)[0] for split in (1, box.breakout))
+            least_usd = min(flat_usd(network, box, split)[0] for split in splits)
             least_watts = network.cables.endpoint_transceivers * network.optics.power_watts * factor
         else:
-            usd, watts = media_table(network).usd_watts(np.array([2 * network.floor.rise_m]))
+            media = MediaTable.of(network.media, network.power_usd_per_watt)
+            usd, watts = media.usd_watts(np.array([2 * network.floor.rise_m]))
             least_usd = factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
             least_watts = 0.0  # it may be copper, which takes none
-        yield least_usd + switch_usd(network, box) / gpus, least_watts + box.power_watts / gpus
+        found.append(Bill(least_usd + switch_usd(network, box) / gpus, (least_watts + box.power_watts / gpus) / 1e6))
+    return Bill(min(x.usd for x in found), min(x.mw for x in found))
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:

@@ -24,7 +24,7 @@ from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import Bill, bill, min_fabric_mw, min_fabric_usd
+from planner.physics.network.fabric_designs import Bill, bill, min_fabric
 from planner.physics.network.transport import Locality, exchange_leaving, free_uplinks, slowdowns, uplink_loads
 from planner.plan.plan_sections import SiteFabric
 
@@ -244,7 +244,7 @@ def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch)
     """Leaf domains and uplinks that bounds rule out would add nothing; none costs or draws less than any GPU must."""
     i, traffic, blocks = CASES[name]
     (_, x), gpus = table(name), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
-    assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
+    assert x.usd.min() >= min_fabric(i.network).usd * gpus and x.mw.min() >= min_fabric(i.network).mw * gpus
 
     def all_uplinks(s: SiteMode, domains: Ints, *_: Any, **__: Any) -> tuple[Ints, Ints]:
         both = [(domain, up) for domain in domains.tolist() for up in range(1, int(s.uplinks(domain)) + 1)]

@@ -16,7 +16,7 @@ from planner.instance.instance import FABRIC, PINS, Instance, check_pins
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import max_joined_racks, min_fabric_usd, min_uplinks
+from planner.physics.network.fabric_designs import max_joined_racks, min_fabric, min_uplinks
 
 
 def alone(gpus: int) -> SiteTraffic:
@@ -214,7 +214,7 @@ def test_no_fabric_is_cheaper_than_the_uplinks_that_ratios_ask_for() -> None:
         boxes = [switch(ports, usd, port_gbps=gbps, breakout=parts) for ports, (usd, gbps, parts) in own]
         rules = {"max_oversubscription": r.choice([1.0, 2.0, [1.0, 3.0]])}
         i = instance(2, *r.sample(boxes, 2), max_tiers=3, families=[r.choice(["rail", "rack", "rail-only"])], **rules)
-        t, uplinks, each_gpu = templates(i), min_uplinks(i, 2), min_fabric_usd(i.network)
+        t, uplinks, each_gpu = templates(i), min_uplinks(i, 2), min_fabric(i.network).usd
         assert len(uplinks) == 2
         for racks in range(1, 40):
             floor = 2 * racks * each_gpu + sum(max(0.0, racks - most) * usd for most, usd in uplinks)

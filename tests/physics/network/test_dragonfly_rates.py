@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_dragonfly import dragonflies, groups_of, made
 
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, assured_links, part_sizes, unevenness
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, assured_links, part_sizes
 from planner.physics.network.fabric_designs import lay
 from planner.physics.network.transport import uplink_loads
 
@@ -100,7 +100,6 @@ def test_shares_of_a_bundle() -> None:
     ):  # fmt: skip
         found, _ = assured_links(sizes, 1, None, links=links, groups=2, valiant=valiant)
         assert found == pytest.approx(share)
-    assert unevenness(4, 8) == 1 + 3 / 8
 
 
 @each(("kind", "choices", "said"), [

@@ -15,13 +15,12 @@ from planner.instance.network import Network, Switch
 from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.fabric_designs import (
     WAN_GATEWAY,
+    MediaTable,
     bill,
     flat_usd,
     lay,
     lengths,
-    media_table,
-    min_fabric_mw,
-    min_fabric_usd,
+    min_fabric,
     switch_counts,
     switch_usd,
     wan_gateway_bill,
@@ -127,8 +126,8 @@ def test_no_fabric_costs_less_than_its_least_links(d: Design, media: tuple) -> N
     s = box(d.ports)
     n = network(*media, switches=(s,))
     found = bill(n, s, d)
-    assert found.usd >= d.endpoint_links * min_fabric_usd(n) * (1 - 1e-9)
-    assert found.mw >= d.endpoint_links * min_fabric_mw(n) * (1 - 1e-9)
+    assert found.usd >= d.endpoint_links * min_fabric(n).usd * (1 - 1e-9)
+    assert found.mw >= d.endpoint_links * min_fabric(n).mw * (1 - 1e-9)
 
 
 @each("factor", [0.25, 4.0])
@@ -143,13 +142,13 @@ def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float
     n = network(*media, switches=(s,))
     each = medium(n, 2.0) if media else kind(n, gpu=True)
     link = 1.5 * min(factor, 1) * (each[0] + 5 * each[1])
-    assert min_fabric_usd(n) == pytest.approx(link + (7001 + 1013 * 5) / 32)
+    assert min_fabric(n).usd == pytest.approx(link + (7001 + 1013 * 5) / 32)
     watts = 1013 / 32 + (0 if media else 1.5 * min(factor, 1) * 19)
-    assert min_fabric_mw(n) * 1e6 == pytest.approx(watts)
+    assert min_fabric(n).mw * 1e6 == pytest.approx(watts)
     full = Design(ports=8, rails=32, racks=1, leaf_down=32, split=4)
     if factor < 1:
         assert not full.faults()
-        assert bill(n, s, full).usd == pytest.approx(32 * min_fabric_usd(n))
+        assert bill(n, s, full).usd == pytest.approx(32 * min_fabric(n).usd)
         assert bill(n, s, full).mw * 1e6 == pytest.approx(32 * watts + (12 * each[1] if media else 0))
 
 
@@ -158,9 +157,9 @@ def test_the_cheapest_switch_bounds_a_fabric() -> None:
     cheap, cool = box(price_usd=1, power_watts=9000), box(price_usd=90_000, power_watts=1)
     n = network(switches=(cheap, cool), watt_usd=0.5)
     link, watts = 1.5 * 0.25 * (11 + 101 + 19 * 0.5), 1.5 * 0.25 * 19
-    assert min_fabric_usd(n) == pytest.approx(link + (1 + 9000 * 0.5) / 32)
-    assert min_fabric_mw(n) * 1e6 == pytest.approx(watts + 1 / 32)
-    assert (min_fabric_usd(None), min_fabric_mw(None)) == (0.0, 0.0)
+    assert min_fabric(n).usd == pytest.approx(link + (1 + 9000 * 0.5) / 32)
+    assert min_fabric(n).mw * 1e6 == pytest.approx(watts + 1 / 32)
+    assert (min_fabric(None).usd, min_fabric(None).mw) == (0.0, 0.0)
 
 
 def test_lengths_are_of_account_only_with_media() -> None:
@@ -172,6 +171,6 @@ def test_lengths_are_of_account_only_with_media() -> None:
 
 def test_a_cable_as_long_as_its_reach_is_reached_whatever_the_rounding_of_its_length() -> None:
     """On a floor of 1.2 by 2.4 m a cable of 5 m is 5.000000000000001 m long by the sum of its parts."""
-    table = media_table(network({**COPPER, "reach_m": 5.0}, LONG))
+    table = MediaTable.of(network({**COPPER, "reach_m": 5.0}, LONG).media)
     metres = np.array([5.0, abs(2.4 - 5.4) + 2, (3 * 1.2 + 2.4) / 1.2, np.nextafter(5.0, 6.0), 5.001])
     assert table.choose(metres).tolist() == [0, 0, 0, 0, 1]
