@@ -13,7 +13,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import design_fault, design_of
-from planner.physics.network.transport import Locality, locality
+from planner.physics.network.locality import Locality, locality
 from planner.physics.site import cost
 from planner.physics.site.wan import Place, reach
 from planner.physics.training import step_prediction

@@ -10,6 +10,7 @@ from planner.models import FABRIC_AXES, FabricRequest, Options
 from planner.models.fabric.fabric_templates import Template, alternatives
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
+from planner.physics.network.locality import Locality
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
@@ -26,7 +27,7 @@ STATED = (  # of a design, by the names that the section has too
 def site_fabric(
     network: Network,
     template: Template,
-    locality: transport.Locality,
+    locality: Locality,
     *,
     nic_seconds: float,
     wired_gpus_per_rack: int,

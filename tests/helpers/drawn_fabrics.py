@@ -9,7 +9,7 @@ from planner.instance.network import Switch
 from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.transport import locality
+from planner.physics.network.locality import locality
 from planner.planning.site_fabrics import site_fabric
 
 WORKED = built_fabric(small(), "e1")

@@ -16,7 +16,8 @@ from planner.models.fabric.fabric_templates import Template, Templates, worst_tr
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.transport import FreeUplinks, Locality, locality, slowdowns, uplink_loads
+from planner.physics.network.locality import Locality, locality
+from planner.physics.network.transport import FreeUplinks, slowdowns, uplink_loads
 
 PHI = 1.05
 

@@ -10,7 +10,7 @@ from planner.cluster import parse
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.transport import Locality, locality
+from planner.physics.network.locality import Locality, locality
 from planner.physics.site import cost, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw

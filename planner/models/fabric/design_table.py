@@ -30,6 +30,8 @@ class ArrayTable:
         """Return a table of the rows of this design table that an index, mask or slice selects."""
         return type(self)(*[getattr(self, name)[which] for name in self.__slots__])
 
+    __getitem__ = part
+
     def __len__(self) -> int:
         return len(getattr(self, self.__slots__[0]))
 
@@ -56,7 +58,8 @@ class DesignTable(ArrayTable):
         return self if fits.all() else self.part(fits)
 
 
-NO_OPTIONS = DesignTable(*np.empty((4, 0)), np.empty((0, len(KEY)), dtype=np.int64))  # without rows
+EMPTY: Floats = np.empty(0)
+NO_OPTIONS = DesignTable(EMPTY, EMPTY, EMPTY, EMPTY, np.empty((0, len(KEY)), dtype=np.int64))  # without rows
 
 
 def pareto_front(points: Floats) -> Ints:

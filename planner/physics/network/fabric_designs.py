@@ -465,7 +465,7 @@ def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
 
 
 def min_fabric(network: Network | None) -> Bill:
-    """Bound price and power of any fabric for a cabled GPU, each by itself: its shortest link, a port of a full leaf."""
+    """Bound price and power of any fabric for one cabled GPU, each by itself: a shortest link, a full leaf's port."""
     if network is None:
         return Bill(0.0, 0.0)
     found = list[Bill]()

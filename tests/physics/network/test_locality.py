@@ -13,6 +13,14 @@ from test_cabling import wirable
 
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
+from planner.physics.network.locality import (
+    Locality,
+    domain_racks,
+    exchange_bound,
+    exchange_leaving,
+    locality,
+    min_crossings,
+)
 from planner.simulation import simulate
 from planner.simulation.flow_times import flow_seconds
 from planner.simulation.simulate import part_of_design
@@ -36,9 +44,9 @@ def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, in
     return flows, rings, share, len(split), sum(len(own) - 1 for own in held if own)
 
 
-def across(stages: list[list[int]], block: int, *, wrap: bool = False) -> transport.Locality:
+def across(stages: list[list[int]], block: int, *, wrap: bool = False) -> Locality:
     """Return the traffic across leaf domains of `block` racks."""
-    return transport.locality(stages, (block, block), wrap=wrap)
+    return locality(stages, (block, block), wrap=wrap)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -50,7 +58,7 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
     size, stages, block = r.randint(1, 8), r.randint(1, 7), r.randint(1, 20)
     drawn = [racks[i * size : (i + 1) * size] for i in range(stages)]
     blocks = (block, block * r.randint(1, 3), block * 3)[: 3 - seed % 2]
-    found, counts = transport.locality(drawn, blocks, wrap=wrap), [by_loops(drawn, size, wrap) for size in blocks]
+    found, counts = locality(drawn, blocks, wrap=wrap), [by_loops(drawn, size, wrap) for size in blocks]
     sends, rings, shares, *_ = zip(*counts, *[(0, 0, 0, 0, 0)] * (seed % 2), strict=True)
     assert (found.share_leaving, found.allreduces_leaving, found.stage_in) == (sends, rings, shares)
     assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (*counts[0][3:], counts[1][3])
@@ -60,7 +68,7 @@ def test_by_hand() -> None:
     """Domains of four racks in pods of two: two stages are split, the last one over pods."""
     # Three flows leave domain 0.
     stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert transport.locality(stages, (4, 8), wrap=False) == transport.Locality(
+    assert locality(stages, (4, 8), wrap=False) == Locality(
         share_leaving=(3 / 4, 1 / 8, 0.0), allreduces_leaving=(2, 1, 0), stage_in=(1.0, 1.0, 0.0), groups_split=2,
         extra_pieces=2, groups_cross_pod=1,
     )  # fmt: skip
@@ -76,7 +84,7 @@ def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
 
 @each(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
 def test_domains_fill_in_order(racks: int, free: list[int]) -> None:
-    assert transport.domain_racks(racks, 10) == free
+    assert domain_racks(racks, 10) == free
 
 
 def test_absurd_rack_numbers_are_counted_too() -> None:
@@ -93,7 +101,7 @@ def test_absurd_rack_numbers_are_counted_too() -> None:
     ([[], []], 2, 0.0),
 ])  # fmt: skip
 def test_exchange_leaving(stages: list[list[int]], group: int, share: float) -> None:
-    assert transport.exchange_leaving(stages, 4, group) == pytest.approx(share)
+    assert exchange_leaving(stages, 4, group) == pytest.approx(share)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(2, 6), st.integers(1, 8))
@@ -102,8 +110,8 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
     ends = list(itertools.accumulate(sizes))
     stages = [list(range(b - n, b)) for n, b in zip(sizes, ends, strict=True)]
     pieces = max(sum(any(r // block == k for r in s) for s in stages) for k in range(-(-ends[-1] // block)))
-    bound = transport.exchange_bound(pieces, block, group)
-    assert transport.exchange_leaving(stages, block, group) * block <= bound + 1e-9
+    bound = exchange_bound(pieces, block, group)
+    assert exchange_leaving(stages, block, group) * block <= bound + 1e-9
 
 
 @each(("mesh", "free", "blocks", "wrap", "pairs"), [
@@ -118,7 +126,7 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
 ])  # fmt: skip
 def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pairs):
     """Stages times replicas on blocks with so many free racks at most, by hand: pairs of flows and all-reduces."""
-    assert transport.min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
+    assert min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
 
 
 @each("wrap", [False, True])
@@ -127,7 +135,7 @@ def test_what_leaves_the_worst_block_at_the_least(mesh, free, blocks, wrap, pair
 ])  # fmt: skip
 def test_no_order_of_racks_leaves_less(mesh: tuple[int, int], rooms: tuple[int, ...], wrap: bool) -> None:
     stages, replicas = mesh
-    pairs = transport.min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
+    pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
     block = 100
     for on in itertools.product(range(len(rooms)), repeat=stages * replicas):
         if any(on.count(b) > room for b, room in enumerate(rooms)):
@@ -168,7 +176,7 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
     """A stage that sends back beside its ring, sprayed cable by cable, takes the NIC's factor together within 5 %."""
     # So it is no slower than the step says: its own time and as much of the ring's.
     d = Design(**LEAVES, **wiring, nic_gbps=800.0, link_gbps=800.0)
-    x = transport.locality(stages, d.block_racks, wrap=False)
+    x = locality(stages, d.block_racks, wrap=False)
     links = transport.shared_links(1.0, transport.uplink_loads(d, x.share_leaving, x.allreduces_leaving))
     send, ring = (max(factors[k] for factors in links.values()) for k in (0, 1))
     part, size = part_of_design(d, planes=1), 300e6

@@ -24,7 +24,7 @@ from planner.physics.network.fabric_designs import (
     spare_ports,
     switch_counts,
 )
-from planner.physics.network.transport import locality
+from planner.physics.network.locality import locality
 from planner.plan.plan_sections import SiteFabric, Tier, WanGateway
 from planner.planning.site_fabrics import site_fabric
 
