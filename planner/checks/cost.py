@@ -7,7 +7,7 @@ from planner.checks import sites
 from planner.checks.fabric import priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
-from planner.physics.site import cost
+from planner.physics.site import cost, site_power
 from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
@@ -30,7 +30,7 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
         exact = []
         for place in physics.standing:
             drawn = hardware, place.site.racks, physics.fabric_mw(place.site.id)
-            mw = {"facility_mw": cost.facility_mw(*drawn), "it_mw": cost.it_mw(*drawn)}
+            mw = {"facility_mw": site_power.facility_mw(*drawn), "it_mw": site_power.it_mw(*drawn)}
             exact.append(place.site.replaced(balancing_authority=place.authority.id, **mw))
         links = [
             link.replaced(route_km=physics.route_km(link.a, link.b)) if sites.joins_two_sites(physics, link) else link
@@ -84,7 +84,10 @@ def _run(physics: PlanPhysics) -> RunPlan | None:
         return None
     mw = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
     if instance.grid is None:
-        mw = {CLUSTER: cost.pools_mw(instance) + sum(physics.load_mw(*site) for site in physics.racks_by_site.items())}
+        mw = {
+            CLUSTER: site_power.pools_mw(instance)
+            + sum(physics.load_mw(*site) for site in physics.racks_by_site.items())
+        }
     authorities = {place.site.id: place.authority.id for place in physics.standing}
     return cost.run_section(instance, trained.days_to_train, money, mw, authorities)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, site_power, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.site.wan import Demand, Edge, SiteFibre
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
@@ -41,9 +41,9 @@ def site_figures(physics: PlanPhysics) -> Violations:
             "interconnection": place.authority.interconnection,
             "racks": site.modules * hardware.racks_per_module,
             "gpus": site.racks * physics.gpus_per_rack,
-            "it_mw": cost.it_mw(hardware, site.racks, fabric_mw),
-            "facility_mw": cost.facility_mw(hardware, site.racks, fabric_mw),
-            "cooling_m2": cost.cooling_m2(hardware, site.racks, fabric_mw),
+            "it_mw": site_power.it_mw(hardware, site.racks, fabric_mw),
+            "facility_mw": site_power.facility_mw(hardware, site.racks, fabric_mw),
+            "cooling_m2": site_power.cooling_m2(hardware, site.racks, fabric_mw),
             "interconnect_mw": usable if physics.grid.rules.interconnect.enabled else None,
         }
         yield from figures(rule, site, found)
@@ -88,7 +88,7 @@ def each_site(physics: PlanPhysics) -> Violations:
         if rule.enabled:
             steps = physics.steps.get(node.id, 0)
             usable = usable_interconnect_mw(physics.grid, node, physics.built, steps) or 0.0
-        cooled = cost.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
+        cooled = site_power.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
         ratio = rules.share_balance.max_ratio
         most, times = ratio * smallest if rules.share_balance.enabled else None, f"racks, {ratio:g} times {smallest:,}"
         share, reading = f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})"

@@ -15,7 +15,7 @@ from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, SitesRequest
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, site_power, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers.outcome import Stop
@@ -142,7 +142,7 @@ def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[d
     """Yield racks by site and yearly cost of every split that keeps the rules."""
     assert instance.grid is not None
     g, h = instance.grid, instance.hardware
-    most = math.floor(sum(n.generation_mw for n in g.nodes) / cost.facility_mw(h, h.racks_per_module))
+    most = math.floor(sum(n.generation_mw for n in g.nodes) / site_power.facility_mw(h, h.racks_per_module))
     candidates = [n.id for n in g.nodes if n.site]
     for modules in itertools.product(range(most + 1), repeat=len(candidates)):
         racks = {s: m * h.racks_per_module for s, m in zip(candidates, modules, strict=True) if m}
@@ -155,7 +155,7 @@ def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[d
             if (
                 priced is not None
                 and _wired(instance, racks, circuits)
-                and _fed(g, {s: cost.facility_mw(h, r) for s, r in racks.items()}, circuits)
+                and _fed(g, {s: site_power.facility_mw(h, r) for s, r in racks.items()}, circuits)
             ):
                 yield racks, priced
 
@@ -171,11 +171,11 @@ def _placed(instance: Instance, racks: dict[str, int]) -> bool:
         by_area[nodes[s].balancing_authority] += r
         by_sync[areas[nodes[s].balancing_authority].interconnection] += r
         land = nodes[s].area_m2
-        if land is not None and (cost.cooling_m2(h, r) or 0) > land:
+        if land is not None and (site_power.cooling_m2(h, r) or 0) > land:
             return False
         if r < rules.min_site_modules * h.racks_per_module:
             return False
-    if rules.headroom and any(cost.facility_mw(h, r) > areas[b].headroom_mw for b, r in by_area.items()):
+    if rules.headroom and any(site_power.facility_mw(h, r) > areas[b].headroom_mw for b, r in by_area.items()):
         return False
     split, total = rules.fault_split, sum(racks.values())
     if split.enabled and (
@@ -183,14 +183,14 @@ def _placed(instance: Instance, racks: dict[str, int]) -> bool:
     ):
         return False
     limit = instance.limits.facility_power_mw
-    return len(racks) <= (rules.max_sites or 99) and (limit is None or cost.facility_mw(h, total) <= limit)
+    return len(racks) <= (rules.max_sites or 99) and (limit is None or site_power.facility_mw(h, total) <= limit)
 
 
 def _wired(instance: Instance, racks: dict[str, int], circuits: dict[str, int]) -> bool:
     assert instance.grid is not None
     g, rule = instance.grid, instance.grid.rules.interconnect
     nodes = {n.id: n for n in g.nodes}
-    loads = {s: cost.facility_mw(instance.hardware, r) for s, r in racks.items()}
+    loads = {s: site_power.facility_mw(instance.hardware, r) for s, r in racks.items()}
     return not rule.enabled or all(
         rule.share * mw <= (usable_interconnect_mw(g, nodes[s], circuits) or 0.0) for s, mw in loads.items()
     )
@@ -225,8 +225,8 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
     built = sum(k.capex_usd * circuits.get(k.id, 0) for k in g.new_lines)
     energy = 0.0
     for s, r in racks.items():
-        built += cost.site_capex_usd(g, it_mw=cost.it_mw(h, r), facility_mw=cost.facility_mw(h, r))
-        energy += cost.energy_usd_per_year(cost.facility_mw(h, r), usd_per_mwh[nodes[s].balancing_authority])
+        built += cost.site_capex_usd(g, it_mw=site_power.it_mw(h, r), facility_mw=site_power.facility_mw(h, r))
+        energy += cost.energy_usd_per_year(site_power.facility_mw(h, r), usd_per_mwh[nodes[s].balancing_authority])
     for a, b in itertools.combinations(sorted(racks), 2):
         km = (
             wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[b].latitude, nodes[b].longitude)

@@ -8,7 +8,7 @@ from site_grids import case, line, node
 from planner.instance.grid import Grid, SitePrices
 from planner.instance.hardware import Hardware, Rack
 from planner.instance.network import Wan
-from planner.physics.site import cost
+from planner.physics.site import cost, site_power
 from planner.plan.plan_sections import Link, NewCircuits, Site, SiteFabric, SitesPlan, Upgrade, WanPlan
 
 RACK = Rack(name="rack", gpus=72, it_kw=125.0, price_usd=3e6)
@@ -40,12 +40,12 @@ def test_wan_link() -> None:
 
 def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:
     """The overhead factor holds the fabric where it says so; else its megawatts are added before the factor."""
-    assert cost.it_mw(HARDWARE, 80, 5.0) == pytest.approx(80 * 0.125 + 5.0)
-    assert cost.facility_mw(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25)
-    assert cost.cooling_m2(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25 * 1e3 / 2)
+    assert site_power.it_mw(HARDWARE, 80, 5.0) == pytest.approx(80 * 0.125 + 5.0)
+    assert site_power.facility_mw(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25)
+    assert site_power.cooling_m2(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25 * 1e3 / 2)
     within = HARDWARE.replaced(overhead_includes_fabric=True)
-    assert cost.it_mw(within, 80, 5.0) == pytest.approx(10.0)
-    assert cost.cooling_m2(HARDWARE.replaced(cooling_kw_per_m2=None), 1) is None
+    assert site_power.it_mw(within, 80, 5.0) == pytest.approx(10.0)
+    assert site_power.cooling_m2(HARDWARE.replaced(cooling_kw_per_m2=None), 1) is None
 
 
 def test_the_bill_of_a_plan() -> None:
