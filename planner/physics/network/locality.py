@@ -1,4 +1,4 @@
-"""Locality of a placement: its traffic across leaf domains, pods and zones, counted and bounded.
+"""Locality of a placement: its traffic across leaf domains, pods and zones, and bounds on it.
 
 Rack k of a site belongs to leaf domain k // D, domain l to pod l // y, and to zone l // Y where there are zones. A
 stage is the ordered racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one
@@ -66,7 +66,7 @@ def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Local
 
 
 def exchange_leaving(stages: Stages, block: int, group: int) -> float:
-    """Return the most all-to-all traffic, in flows of a rack, that leaves one block of racks, over the block's size."""
+    """Return a placement's most all-to-all traffic out of a block of racks, in flows of a rack, over the block's size."""
     # Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
     # the block send i·(n - i)/(n - 1) out of it.
     if group < 2 or not any(len(stage) for stage in stages):
@@ -83,7 +83,7 @@ def exchange_leaving(stages: Stages, block: int, group: int) -> float:
 
 
 def exchange_bound(fragments: Num, racks: Num, group: int) -> Num:
-    """Bound the all-to-all traffic out of a block of `racks` racks that holds `fragments` runs of a stage's ranks."""
+    """Bound a placement's all-to-all traffic out of a block of `racks` racks with `fragments` runs of a stage."""
     # Only the groups at the two ends of a fragment lie partly outside; one that the block's edge halves sends most.
     return np.minimum(racks, 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
@@ -94,7 +94,7 @@ def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int
 
 
 def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
-    """List the racks of each leaf domain that traffic crosses: all full but perhaps the last."""
+    """List the racks of each leaf domain that a placement's traffic crosses: all full but perhaps the last."""
     full, rest = divmod(racks, leaf_domain_racks)
     return [leaf_domain_racks] * full + [rest] * (rest > 0)
 

@@ -118,7 +118,7 @@ def shared_links(
 
 
 def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:
-    """Compute the seconds by which a flow ends later because other traffic is on its links when it starts.
+    """Compute the seconds of slowdown of a flow because other traffic is on its links when it starts.
 
     `own_seconds` at the NIC's ideal rate; the others take `other_seconds` alone, at their `slowdown`. On a link that
     both share evenly (`shared_links`) the flow waits for as much of the others as it brings itself, in the time that
