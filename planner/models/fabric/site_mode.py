@@ -128,7 +128,7 @@ class LinkPrices:
         return times(ends * factor, each)
 
     def uplink(self, racks: Any, rails: Any, above: Any = 0) -> Prices:
-        """Price a site mode's link up from all leaves, pods or zones of some racks and rails, to amid `above` (0: all)."""
+        """Price a site mode's link up from all leaves, pods or zones of some racks and rails, amid `above` (0: all)."""
         m, places = self.mode, self.places
         across = -(-m.rails // rails)
         if places is None:

@@ -372,7 +372,7 @@ class MediaTable:
         return cls(price, per_m, watts, ends, np.append(cheapest, NO_MEDIUM))
 
     def choose(self, metres: Metres) -> Ints:
-        """Return for each fabric cable's length the cheapest medium with its power, by index; NO_MEDIUM: none reaches."""
+        """Return for each fabric cable's length the cheapest medium with its power, by index; NO_MEDIUM: none."""
         # A length of sums of pitches may be above its reach by their rounding.
         chosen: Ints = self.cheapest[np.searchsorted(self.ends, np.asarray(metres) * (1 - ROUNDING))]
         return chosen

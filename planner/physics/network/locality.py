@@ -66,7 +66,7 @@ def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Local
 
 
 def exchange_leaving(stages: Stages, block: int, group: int) -> float:
-    """Return a placement's most all-to-all traffic out of a block of racks, in flows of a rack, over the block's size."""
+    """Return a placement's most all-to-all traffic out of a block of racks, in flows of a rack over its size."""
     # Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
     # the block send i·(n - i)/(n - 1) out of it.
     if group < 2 or not any(len(stage) for stage in stages):
