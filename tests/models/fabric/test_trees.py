@@ -1,19 +1,22 @@
-"""Trees of four tiers: agreement with a brute force, pins, tables that read the clock, and shallow ones."""
+"""Trees of four tiers: agreement with a brute force, pins, none missing at a target, clocks, and shallow tables."""
 
 import dataclasses
+import itertools
 import math
 import random
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fabric_cases import beaten, cheapest, dearer, drawn_lengths, instance, request, switch, templates
+from fabric_cases import PHI, beaten, cheapest, dearer, drawn_lengths, instance, request, switch, templates
 from fabric_zone_cases import FAMILIES, require_cheapest
 from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models import FabricRequest, Options
-from planner.models.fabric.design_table import AT
+from planner.models.fabric import trees
+from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest
 from planner.models.fabric.fabric_templates import alternatives
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
@@ -120,6 +123,41 @@ def test_alternatives_know_zones() -> None:
     assert several[0]["cost_usd"] == pytest.approx(cheapest(i, r).usd)
     assert {x["tiers"] for x in several} >= {4}
     assert all(("core_up" in x) == (x["tiers"] == 4) for x in several)
+
+
+def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tuple[float, float], float]]:
+    """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
+    s.front = DominanceTest(NO_OPTIONS, power_counts=False)
+    leaves = s.loads.leaves(np.array([domain]), s.stripes, 0.0, s.tick)
+    rows = trees._zone_rows(s, domain, np.arange(1, s.uplinks(domain) + 1), leaves.loads[0])
+    for n in s.stripes.tolist():
+        leaf = s.loads.at(n, np.array([domain]))[0]
+        for up in range(1, s.uplinks(domain) + 1):
+            slow = [float(x) for x in s.leaf_crossing(domain, up, leaf)[:2]]
+            for factors in draw.sample(list(itertools.product(trees.FACTORS, trees.FACTORS)), 5):
+                target = slow[0] * factors[0], slow[1] * factors[1]
+                each = (rows.part(np.array([k])) for k in range(len(rows.usd)))
+                found = [float(x.usd[0]) for r in each for x in trees._keeping(s, r, target, n)]
+                if found:
+                    yield target, min(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_four_tiers_at_a_target_are_missing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cheapest four tiers at a target, by plain loops, are beaten or equalled by a template."""
+    r, tall, build = random.Random(seed), list[SiteMode](), trees.with_zones
+    monkeypatch.setattr(trees, "with_zones", lambda s, *sizes: tall.append(s) or build(s, *sizes))
+    i = instance(r.choice([1, 2]), switch(r.choice([3, 4]), r.choice([1e5, 333.33])), max_tiers=4)
+    traffic = SiteTraffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
+    t = templates(i)
+    x = t.options(traffic, r.choice([3, 4]))
+    seen = 0
+    for site, domain in [(s, domain) for s in tall for domain in s.domain_sizes.tolist()]:
+        for (send, allreduce), usd in by_loops(r, site, domain):
+            seen += 1
+            as_slow = (x.send <= PHI * send * (1 + 1e-8)) & (x.allreduce <= PHI * allreduce * (1 + 1e-8))
+            assert np.any(as_slow & (x.usd <= usd * (1 + 1e-9))), (domain, send, allreduce, usd)
+    assert seen
 
 
 def test_pods_may_have_more_domains_than_their_count_needs() -> None:
