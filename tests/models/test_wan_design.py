@@ -154,14 +154,6 @@ def test_free_fibre_takes_the_short_way() -> None:
     assert design.certificate.minimizes.startswith("wavelengths")
 
 
-def test_an_edge_may_have_any_name() -> None:
-    """One named as a state of the fibre is cut like any other, and its backup is lit."""
-    around = [edge("n0", "n1", 700), edge("n1", "n4", 700)]
-    for name in ("direct", "normal"):
-        design = solved(fibre([edge("n0", "n4", 1000, id=name), *around], protection="one_cut")).solution
-        assert [e.wavelengths for e in design.edges] == [1, 1, 1]
-
-
 def test_loads_of_edges_are_in_one_order_whatever_their_names() -> None:
     """The order of rows decides between designs of equal cost; that of a set differs from run to run."""
     long = [edge(f"n{i}", f"n{i + 1}", 700) for i in range(4)]
