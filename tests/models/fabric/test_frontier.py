@@ -73,7 +73,9 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
 def agree(i: Instance, r: FabricRequest, axes: tuple[str, ...]) -> None:
     """Hold the designs found against every design of a site."""
     everything = [weighed(i, r, s, d) for s, _, d in accepted_designs(i, r)]
-    found = points_of(alternatives(i, r, Options(), axes=axes, every=True), axes)
+    rows = alternatives(i, r, Options(), axes=axes, every=True)
+    assert all(("core_up" in x) == (x["tiers"] == 4) for x in rows)
+    found = points_of(rows, axes)
     assert bool(found) == bool(everything)
     for a in found:
         assert any(no_worse(p, a, axes) for p in everything), "no such design"

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fabric_cases import PHI, beaten, cheapest, dearer, drawn_lengths, instance, request, switch, templates
+from fabric_cases import PHI, beaten, dearer, drawn_lengths, instance, request, switch, templates
 from fabric_zone_cases import FAMILIES, require_cheapest
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import FabricRequest, Options
+from planner.models import FabricRequest
 from planner.models.fabric import trees
 from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest
-from planner.models.fabric.fabric_templates import alternatives
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -114,15 +113,6 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 
 
 # --- rules at their edges -------------------------------------------------------------------------------------------
-
-
-def test_alternatives_know_zones() -> None:
-    """The first alternative is the optimum of four tiers, with its zones named, and slower ones cost less."""
-    i, r = instance(1, switch(4, 5000), max_tiers=4), request(24, send=4.0)
-    several = alternatives(i, r, Options())
-    assert several[0]["cost_usd"] == pytest.approx(cheapest(i, r).usd)
-    assert {x["tiers"] for x in several} >= {4}
-    assert all(("core_up" in x) == (x["tiers"] == 4) for x in several)
 
 
 def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tuple[float, float], float]]:
