@@ -13,7 +13,8 @@ from planner.checks.strategy_space_check import Space
 from planner.instance.instance import FabricInstance, Instance, check_pins, grid_problems, pool_problems, wan_problems
 from planner.instance.network import NETWORK_LIMITS
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site.cost import bill, pools_mw
+from planner.physics.site.cost import bill
+from planner.physics.site.site_power import pools_mw
 from planner.physics.training.step_prediction import machine_of
 from planner.plan import certificate
 from planner.plan.certificate import Conflict, JointProof, Violation

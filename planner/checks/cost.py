@@ -8,7 +8,7 @@ from planner.checks import sites
 from planner.checks.fabric import priced
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, parts, show
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
-from planner.physics.site import cost
+from planner.physics.site import cost, site_power
 from planner.plan.plan import Cost, Curve, RunPlan
 from planner.plan.plan_sections import LayoutPlan, layout_in_short
 
@@ -31,7 +31,7 @@ def recomputed(physics: PlanPhysics) -> Cost | None:
         exact, links = [], list(split.links)
         for place in physics.standing:
             drawn = hardware, place.site.racks, physics.fabric_mw(place.site.id)
-            mw = {"facility_mw": cost.facility_mw(*drawn), "it_mw": cost.it_mw(*drawn)}
+            mw = {"facility_mw": site_power.facility_mw(*drawn), "it_mw": site_power.it_mw(*drawn)}
             exact.append(place.site.replaced(balancing_authority=place.authority.id, **mw))
         for i, link in enumerate(links):
             if sites.joins_two_sites(physics, link):
@@ -81,7 +81,7 @@ def run_of(physics: PlanPhysics) -> RunPlan | None:
         return None
     mw = {site: physics.load_mw(site, racks) for site, racks in physics.racks_by_site.items()}
     if instance.grid is None:
-        mw = {CLUSTER: cost.pools_mw(instance) + sum(mw.values())}
+        mw = {CLUSTER: site_power.pools_mw(instance) + sum(mw.values())}
     authorities = {place.site.id: place.authority.id for place in physics.standing}
     return cost.run_section(instance, trained.days_to_train, money, mw, authorities)
 

@@ -12,6 +12,7 @@ from planner.instance.network import Network
 from planner.physics.network import fabric_designs, transport
 from planner.physics.network.clos_fabric import BLOCKS, Design
 from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for, same_ports
+from planner.physics.network.locality import exchange_leaving
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
@@ -214,7 +215,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         yield from figures(f"slowdowns[{site}]", fabric, found)
         # CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks
         # of one unit exchange all with all, and what leaves a leaf, a pod or a zone shares uplinks.
-        shares = [transport.exchange_leaving(physics.stages[site], racks, group) for racks in design.block_racks]
+        shares = [exchange_leaving(physics.stages[site], racks, group) for racks in design.block_racks]
         took, _ = transport.slowdowns(phi, transport.uplink_loads(design, shares, free=free))
         what = f"times the ideal exchange of {group} racks"
         yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")

@@ -16,7 +16,7 @@ from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, 
 from planner.instance.grid import Grid
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance, hardware_kind
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of
@@ -143,7 +143,7 @@ def proof_violations(
     """Check a joint proof: a plan's days to train, the claimed bound of every plan's; `in_use`: racks, GPUs of each."""
     usd = proof.min_fabric_usd_per_wired_gpu
     if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
-        wanted = min_fabric_usd(asked.network) if asked.network is not None else None
+        wanted = min_fabric(asked.network).usd if asked.network is not None else None
         yield from must_equal("min_fabric_stated", "cheapest link and leaf port of a GPU", usd, wanted, " USD")
     rule, free, every = "joint_bounds", proof.fabric_free_bound_days, "days, the bound over every fabric"
     yield from at_most(rule, bound, days, "days, the bound", "days, the value")

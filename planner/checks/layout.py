@@ -10,7 +10,7 @@ from planner.instance.instance import PINS
 from planner.instance.workload import Choose, LossLaw, Model, ModelChoice
 from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost, wan
+from planner.physics.site import site_power, wan
 from planner.physics.training import layer_time, transformer
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import strategy_of, unsupported
@@ -269,7 +269,7 @@ def days(physics: PlanPhysics) -> float | None:
 @needs("pools")
 def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     """Check that exchanges, step and days to train follow from the pools' layouts, within deadline and power."""
-    times, limits, drawn = _times(physics), physics.instance.limits, cost.pools_mw(physics.instance)
+    times, limits, drawn = _times(physics), physics.instance.limits, site_power.pools_mw(physics.instance)
     yield from at_most("limits[facility_power]", drawn, limits.facility_power_mw, "MW of all pools", "MW at most")
     if times is None:
         return

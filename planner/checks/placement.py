@@ -11,7 +11,7 @@ from planner.checks.certificates import distance
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
 from planner.cluster import Job, Placement, Topology
 from planner.instance.instance import BLOCKS_AT, pinned_blocks
-from planner.physics.network import transport
+from planner.physics.network.locality import domain_racks, lower_bound_split
 from planner.physics.plan_physics import PlanPhysics, racks_of
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import Violation
@@ -79,8 +79,8 @@ def placed_groups(physics: PlanPhysics, placement: PlacementPlan, layout: Layout
     if len(sizes) == len(sites) and min(sizes.values(), default=0) >= 1:
         bound = 0
         for site, size in sizes.items():
-            domains = transport.domain_racks(physics.wired[site].racks, physics.wired[site].domain_racks)
-            bound += transport.lower_bound_split(domains, layout.rack_stages, size)
+            domains = domain_racks(physics.wired[site].racks, physics.wired[site].domain_racks)
+            bound += lower_bound_split(domains, layout.rack_stages, size)
         yield from figures("lower_bound", placement, {"lower_bound_split": bound})
         split = placement.groups_split
         yield from at_most("lower_bound", bound, split, "groups split by any placement", "groups split")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, site_power, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.site.wan import Demand, Edge, SiteFibre
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
@@ -37,7 +37,8 @@ def site_figures(physics: PlanPhysics) -> Violations:
         usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0))
         for name in ("balancing_authority", "latitude", "longitude"):
             yield from must_be(rule, name, getattr(site, name), getattr(node, name))
-        found: dict[str, Any] = {name: getattr(cost, name)(*drawn) for name in ("it_mw", "facility_mw", "cooling_m2")}
+        powers = ("it_mw", "facility_mw", "cooling_m2")
+        found: dict[str, Any] = {name: getattr(site_power, name)(*drawn) for name in powers}
         found |= {"racks": site.modules * hardware.racks_per_module, "gpus": site.racks * physics.gpus_per_rack}
         found["interconnection"] = place.authority.interconnection
         found["interconnect_mw"] = usable if physics.grid.rules.interconnect.enabled else None
@@ -79,7 +80,7 @@ def each_site(physics: PlanPhysics) -> Violations:
             draw = max(draw + node.load_mw - own - WATT_MW, 0.0)
         if rule.enabled:
             usable = usable_interconnect_mw(physics.grid, node, physics.built, physics.steps.get(node.id, 0)) or 0.0
-        cooled = cost.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
+        cooled = site_power.cooling_m2(physics.instance.hardware, site.racks, physics.fabric_mw(site.id))
         ratio = rules.share_balance.max_ratio
         most, times = ratio * smallest if rules.share_balance.enabled else None, f"racks, {ratio:g} times {smallest:,}"
         share, reading = f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})"

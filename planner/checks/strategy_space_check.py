@@ -21,8 +21,8 @@ from planner.checks.reliability import NoFailures, failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.physics import Ints
-from planner.physics.network.fabric_designs import min_fabric_usd
-from planner.physics.site import cost
+from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.site import cost, site_power
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
@@ -298,12 +298,12 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     hardware, grid, power = instance.hardware, instance.grid, instance.limits.facility_power_mw
     if grid is None:
         racks, budget = hardware.racks or 0, instance.limits.budget_usd
-        over_power = power is not None and cost.facility_mw(hardware, racks) > power * (1 + SLACK)
+        over_power = power is not None and site_power.facility_mw(hardware, racks) > power * (1 + SLACK)
         over_budget = budget is not None and racks * hardware.rack.price_usd > budget + CENT
         return 0 if over_power or over_budget else racks
     each, most = hardware.racks_per_module, [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
-        most.append(power / cost.facility_mw(hardware, each))
+        most.append(power / site_power.facility_mw(hardware, each))
     racks = each * math.floor(max(0.0, min(*most, MANY)) * (1 + SLACK))
     # Of a module that the budget pays not all racks need be cabled, nor all that are pinned.
     paid = math.floor(max(0.0, min(each * _by_budget(instance, grid, wired_gpus), MANY)) * (1 + SLACK))
@@ -325,9 +325,9 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
     limits, hardware, racks = instance.limits, instance.hardware, instance.hardware.racks_per_module
     if limits.budget_usd is None:
         return math.inf
-    load, fixed = cost.facility_mw(hardware, racks), cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
-    module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, racks), facility_mw=load) - fixed
-    module += racks * (hardware.rack.price_usd + wired_gpus * min_fabric_usd(instance.network))
+    load, fixed = site_power.facility_mw(hardware, racks), cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
+    module = cost.site_capex_usd(grid, it_mw=site_power.it_mw(hardware, racks), facility_mw=load) - fixed
+    module += racks * (hardware.rack.price_usd + wired_gpus * min_fabric(instance.network).usd)
     areas = {area.id: area.energy_usd_per_mwh for area in grid.balancing_authorities}
     energy = min((areas[node.balancing_authority] for node in _candidates(grid)), default=0.0)
     module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)
@@ -369,7 +369,7 @@ def _rooms(instance: Instance, grid: Grid) -> tuple[list[tuple[PowerNode, float]
     """Pair candidate sites with the modules that each may hold by itself; return those of each area's headroom too."""
     hardware, soft, rule = instance.hardware, grid.rules.soft, grid.rules.interconnect
     each, rooms = hardware.racks_per_module, list[tuple[PowerNode, float]]()
-    load, land = cost.facility_mw(hardware, each), cost.cooling_m2(hardware, each)
+    load, land = site_power.facility_mw(hardware, each), site_power.cooling_m2(hardware, each)
     headroom = grid.rules.headroom and "headroom" not in soft
     within = {area.id: area.headroom_mw / load if headroom else math.inf for area in grid.balancing_authorities}
     wired = rule.enabled and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft

@@ -204,7 +204,7 @@ def _lines(built: BuiltFabric) -> Iterator[tuple[str, str, int | str, str, float
     yield switch.name, "WAN gateway", design.wan_gateways, "", design.wan_gateways * switch.price_usd
     ends = fabric_designs.endpoint_factor(switch, design.split)
     if fabric_designs.by_reach(network):
-        table = fabric_designs.media_table(network)
+        table = fabric_designs.MediaTable.of(network.media, network.power_usd_per_watt)
         sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
         for block, length in built.measured():
             chosen, (each_usd, _) = table.choose(length), table.usd_watts(length)

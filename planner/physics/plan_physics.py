@@ -13,8 +13,8 @@ from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import design_fault, design_of
-from planner.physics.network.transport import Locality, locality
-from planner.physics.site import cost
+from planner.physics.network.locality import Locality, locality
+from planner.physics.site import site_power
 from planner.physics.site.wan import Place, reach
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import strategy_of
@@ -96,7 +96,7 @@ class PlanPhysics:
 
     def load_mw(self, site: str, racks: int) -> float:
         """Return the power at the grid connection of racks at a site of the plan with its fabric, in MW."""
-        return cost.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
+        return site_power.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
 
     @cached_property
     def racks_in_use(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ from planner.models.joint.joint_world import JointCache, JointSolution
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
 from planner.models.joint.strategy_tables import pipelines_in_memory
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
 from planner.plan.certificate import Conflict, decision_of
 from planner.planning.changed_instance import Change, change_to, in_fewest_days
@@ -61,7 +61,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             from planner.models.sites import split_model
 
             unjoined = _unjoined(instance, options.seed, deadline)
-            request = SitesRequest(fabric_usd_per_rack=min_fabric_usd(instance.network), refused=unjoined)
+            request = SitesRequest(fabric_usd_per_rack=min_fabric(instance.network).usd, refused=unjoined)
             found = split_model.conflict(instance, request, replace(options, time_limit=deadline.limit))
             if found is not None:
                 return found
@@ -117,7 +117,7 @@ def _least_usd(instance: Instance) -> float:
     if instance.grid is not None:
         return 0.0
     # One GPU's link and port: a plan has more.
-    return (instance.hardware.racks or 0) * instance.hardware.rack.price_usd + min_fabric_usd(instance.network)
+    return (instance.hardware.racks or 0) * instance.hardware.rack.price_usd + min_fabric(instance.network).usd
 
 
 def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> Conflict | None:
@@ -203,7 +203,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
     capital = f"the budget is {money(budget)}"
     if limits.budget_usd is not None and least > budget + CENT:  # the racks and the least fabric cost more
         fabric = " with the least fabric" * (network is not None)
-        paid = int(max(0.0, budget - min_fabric_usd(network)) // price_usd) if price_usd else 0
+        paid = int(max(0.0, budget - min_fabric(network).usd) // price_usd) if price_usd else 0
         fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack" * (price_usd > 0)
         capital += f"; its {counted(hardware.racks or 0, 'rack')}{fabric} cost at least {money(least)}"
         capital += f" ({money(price_usd)} a rack{fewer})"

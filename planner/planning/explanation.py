@@ -19,7 +19,7 @@ from planner.models.joint.joint_world import JointCache, JointPlan, World
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.solve_joint import Solving, strategy_of
 from planner.models.joint.stage_split import Column
-from planner.physics.site import cost
+from planner.physics.site import site_power
 from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, Status, Violation
@@ -223,7 +223,7 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
 
     late, grid = dict[str, float](), instance.grid  # months after which sites are ready that miss the start
     racks, opened = instance.pins.get("sites.racks"), set[str]()
-    asked = None if racks is None else cost.facility_mw(instance.hardware, racks)
+    asked = None if racks is None else site_power.facility_mw(instance.hardware, racks)
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
         if instance.objective.minimize == "finish_date":

@@ -23,7 +23,7 @@ from planner.models.fabric.site_traffic import SiteTraffic
 from planner.models.joint.search.goal import Stopped
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
-from planner.physics.network.transport import Locality
+from planner.physics.network.locality import Locality
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan

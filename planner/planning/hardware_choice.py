@@ -12,7 +12,7 @@ from planner.models.joint.joint_world import CENTS, EPS, JointSolution
 from planner.models.joint.solve_joint import Solving, least_run_cost, problem_on, solve_joint, solve_joint_cost
 from planner.models.joint.strategy_space import JointProblem
 from planner.physics import step_errors
-from planner.physics.site import cost
+from planner.physics.site import cost, site_power
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import SECONDS_PER_DAY, days_of
 from planner.physics.training.parallel_strategy import write_layout
@@ -278,7 +278,7 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
         )
 
     # The racks of all pools may break a limit whatever their layouts.
-    power, drawn, usd = limits.facility_power_mw, cost.pools_mw(instance), bill.total_usd
+    power, drawn, usd = limits.facility_power_mw, site_power.pools_mw(instance), bill.total_usd
     if power is not None and drawn > power * (1 + 1e-9):
         broken = ("hardware.pools", "limits.facility_power_mw")
         return no_plan("sites", broken, f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW")

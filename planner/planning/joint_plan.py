@@ -22,7 +22,8 @@ from planner.models.joint.solve_joint import strategy_of
 from planner.models.joint.stage_split import ROUNDING, Stages, fastest_split
 from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.network.locality import Locality, domain_racks, locality, lower_bound_split
 from planner.physics.site import cost, wan
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
@@ -228,12 +229,12 @@ def _fabrics_and_placement(
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
     window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
     exchange = wan.exchange_bytes(size, len(training)), window
-    min_split, crossings, sites = 0, list[transport.Locality](), dict[str, SitePlacement]()
+    min_split, crossings, sites = 0, list[Locality](), dict[str, SitePlacement]()
     for site, template in sorted(choice.templates.items()):
         own, blocks = template.design, choice.blocks_by_site[site]
         # The racks of each rack stage in rank order, and what they send across leaf domains, pods and zones.
         order = site_traffic.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
-        crossing = transport.locality(order, own.block_racks, wrap=choice.column.v > 1)
+        crossing = locality(order, own.block_racks, wrap=choice.column.v > 1)
         if network.wan_gateway and section is not None:
             rates["wan_gbps"] = transport.wan_gbps(wide, section.links, design, site)
             rates["exchange_gbps"] = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
@@ -247,8 +248,8 @@ def _fabrics_and_placement(
             # By the schedule, and where a stage has several racks at the site.
             sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
         )
-        free = transport.domain_racks(own.racks, own.domain_racks)
-        min_split += transport.lower_bound_split(free, block.rack_stages, len(order[0]))
+        free = domain_racks(own.racks, own.domain_racks)
+        min_split += lower_bound_split(free, block.rack_stages, len(order[0]))
         sites[site] = SitePlacement(assignment=site_traffic.assignment(order, own))
         crossings.append(crossing)
     groups, split = block.rack_stages * len(sites), sum(crossing.groups_split for crossing in crossings)
@@ -271,7 +272,7 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     return refused_of(solution).replaced(
         fabric_free_bound_days=solution.fabric_free_bound if instance.objective.minimize == "days_to_train" else None,
         counts=solution.counts,
-        min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
+        min_fabric_usd_per_wired_gpu=min_fabric(instance.network).usd if instance.network else None,
     )
 
 

@@ -21,7 +21,7 @@ from planner.models.placement.place_job import FORMULATION, Order, fewest_cuts, 
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.transport import lower_bound_split
+from planner.physics.network.locality import Locality, locality, lower_bound_split, min_crossings
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
@@ -437,9 +437,9 @@ class Clock:
     def seconds(self, job: Job, nodes: tuple[str, ...]) -> float:
         """Return a placement's step in seconds, by what its rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
-        return self.at(*self.factors(transport.locality(stages, self.design.block_racks, wrap=self.wrap)))
+        return self.at(*self.factors(locality(stages, self.design.block_racks, wrap=self.wrap)))
 
-    def factors(self, locality: transport.Locality) -> tuple[float, float]:
+    def factors(self, locality: Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
         phi = self.transport_slowdown
         loads = transport.uplink_loads(self.design, locality.share_leaving, locality.allreduces_leaving)
@@ -464,12 +464,12 @@ class Clock:
         design, options, each = self.design, [], (job.mesh["pipeline"], job.mesh["data"])
         for free, split in ((leaves, first.lower_bound_split > 0), (pods, across)):
             rooms = {"max_free": max(free.values()), "blocks": len(+free)}
-            options.append(transport.min_crossings(*each, **rooms, wrap=self.wrap, split=split))
+            options.append(min_crossings(*each, **rooms, wrap=self.wrap, split=split))
         of_leaf, of_pod = design.domain_racks, design.domain_racks * (design.domains_per_pod or design.domains)
         factors = set[tuple[float, float]]()
         for (flows, rings), (more, wide) in product(*options):
             shares = flows / of_leaf, more / of_pod, 0.0
-            factors.add(self.factors(transport.Locality(share_leaving=shares, allreduces_leaving=(rings, wide, 0))))
+            factors.add(self.factors(Locality(share_leaving=shares, allreduces_leaving=(rings, wide, 0))))
         # No slower exchange or all-reduce makes a step shorter: a pair no better than another in both is dropped.
         kept: list[tuple[float, float]] = []
         for send, allreduce in sorted(factors):

@@ -43,13 +43,13 @@ from paper_inputs import (
 
 from planner.instance.network import Wan
 from planner.instance.workload import LossLaw
-from planner.physics.site import cost, wan
+from planner.physics.site import site_power, wan
 from planner.physics.training import layer_time, memory, schedule, transformer
 
 
 def infrastructure() -> Iterator[Row]:
     """Racks, compute, memory, power, cooling (section 2)."""
-    it = cost.it_mw(plant(), RACKS)
+    it = site_power.it_mw(plant(), RACKS)
     spare = {"PJM": 9915.0, "SRP": 2634.0, "NEVP": 2209.0, "BPAT": 2143.0}
     why = "every other figure is of 23,200 racks"
     yield Row("racks: 70 % of $100B at $3M", "", 23e3, 0.70 * 100e9 / 3e6, 2, why=why)
@@ -63,9 +63,9 @@ def infrastructure() -> Iterator[Row]:
     kw = 2.9e6 / RACKS
     why = '"close to 1 MW" a rack would be 23.2 GW; 2.9 GW over the racks is an eighth of it'
     yield Row("rack power", "kW", 1000, kw, right=kw, why=why)
-    yield Row("facility power, IT x 1.4", "GW", 4, cost.facility_mw(plant(1.4), RACKS) / 1e3, 1)
-    yield Row("facility power, IT / 0.6", "GW", 5, cost.facility_mw(plant(1 / 0.6), RACKS) / 1e3, 1)
-    area = cost.cooling_m2(plant(5000 / it), RACKS) or 0.0
+    yield Row("facility power, IT x 1.4", "GW", 4, site_power.facility_mw(plant(1.4), RACKS) / 1e3, 1)
+    yield Row("facility power, IT / 0.6", "GW", 5, site_power.facility_mw(plant(1 / 0.6), RACKS) / 1e3, 1)
+    area = site_power.cooling_m2(plant(5000 / it), RACKS) or 0.0
     yield Row("cooling area of 5 GW", "m2", 2.41e9, area, right=area, why="millions, not billions")
     yield Row("NVLink per GPU", "Tbps", 14.4, NVLINK * 8 / 1e12, why="both directions together; 7.2 Tbps each way")
     yield Row("grids of Table 1 that spare 2.5 GW", "", 2, sum(mw >= 2500 for mw in spare.values()), why="PJM and SRP")

@@ -45,9 +45,7 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Swi
 def enough_between_groups(i: Instance, d: Dragonfly) -> bool:
     """Say whether a leaf's and a full group's links carry the least share of their GPUs' ports."""
     least, total = i.network.min_core_share * d.leaf_down * d.nic_gbps - 1e-6, (d.pods - 1) * d.group_links
-    if isinstance(d, DragonflyPlus):
-        leaf = d.leaf_up
-    else:
-        leaf = min((a - 1) * d.leaf_bundle + total // a for a in d.group_sizes)
+    of_routers = min((a - 1) * d.leaf_bundle + total // a for a in d.group_sizes)
+    leaf = d.leaf_up if isinstance(d, DragonflyPlus) else of_routers
     group = d.pods < 2 or d.pod_uplinks * d.link_gbps >= least * d.rails_per_pod * d.domains_per_pod
     return leaf * d.link_gbps >= least and group

@@ -16,7 +16,8 @@ from planner.models.fabric.fabric_templates import Template, Templates, worst_tr
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.transport import FreeUplinks, Locality, locality, slowdowns, uplink_loads
+from planner.physics.network.locality import Locality, locality
+from planner.physics.network.transport import FreeUplinks, slowdowns, uplink_loads
 
 PHI = 1.05
 
@@ -42,11 +43,8 @@ def crossings(
 
 
 def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:
-    own = {
-        "ports": ports, "port_gbps": port_gbps, "planes": planes, "price_usd": price_usd,
-        "power_watts": 1000.0 * planes,
-    }  # fmt: skip
-    return Switch(name=f"{ports}x{planes}", **own, **more)
+    own = {"name": f"{ports}x{planes}", "ports": ports, "port_gbps": port_gbps, "planes": planes}
+    return Switch(**own, price_usd=price_usd, power_watts=1000.0 * planes, **more)
 
 
 def drawn_lengths(r: random.Random, *reaches_m: float) -> dict[str, object]:
@@ -68,47 +66,25 @@ def instance(
     **rules: object,
 ) -> Instance:
     """Return an instance of which only the parts that a fabric reads are real."""
-    gpu = {
-        "name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {},
-        "gemm_efficiency": {"max_share": {}},
-    }  # fmt: skip
-    gpu |= {
-        "scale_up_bytes_per_second": 1,
-        "scale_up_latency_seconds": 0,
-        "nic_bytes_per_second": 100e9,
-        "nic_latency_seconds": 0,
-    }
+    gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}}
+    gpu |= {"gemm_efficiency": {"max_share": {}}, "nic_bytes_per_second": 100e9, "nic_latency_seconds": 0}
+    gpu |= {"scale_up_bytes_per_second": 1, "scale_up_latency_seconds": 0}
     roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
-    model = {"name": "m", "layers": 1, "hidden": 1, "heads": 1, "ffn": 1, "vocabulary": 1}
-    precision = {"compute": "bf16"} | {f"{role}_bytes": 2 for role in roles}
-    network = {
-        "switches": [s.model_dump() for s in switches],
-        "optics": {"name": "o", "price_usd": optics_usd, "power_watts": 16},
-        "transport": {"slowdown": PHI},
-        "max_tiers": max_tiers,
-        **rules,
-    }
-    return Instance.model_validate(
-        {
-            "name": "test",
-            "workload": {"model": model, "tokens": 1, "sequence_length": 1, "precision": precision},
-            "hardware": {"accelerator": gpu, "rack": {"name": "rack", "gpus": rails, "it_kw": 1, "price_usd": 0}},
-            "network": network,
-            "pins": pins or {},
-        }
-    )
+    workload = {"model": {"name": "m", "layers": 1, "hidden": 1, "heads": 1, "ffn": 1, "vocabulary": 1}, "tokens": 1}
+    workload |= {"sequence_length": 1, "precision": {"compute": "bf16"} | {f"{role}_bytes": 2 for role in roles}}
+    network = {"switches": [s.model_dump() for s in switches], "transport": {"slowdown": PHI}, "max_tiers": max_tiers}
+    network |= {"optics": {"name": "o", "price_usd": optics_usd, "power_watts": 16}, **rules}
+    hardware = {"accelerator": gpu, "rack": {"name": "rack", "gpus": rails, "it_kw": 1, "price_usd": 0}}
+    own = {"name": "test", "workload": workload, "hardware": hardware, "network": network, "pins": pins or {}}
+    return Instance.model_validate(own)
 
 
 def request(
     racks: int, *, group: int = 1, groups: int = 1, send: float = 1.0, allreduce: float = 1e9, **limits: float
 ) -> FabricRequest:
     """Return a request whose windows hide slowdowns up to phi·send and phi·allreduce."""
-    times = {
-        "pipeline_send_seconds": 1.0,
-        "pipeline_send_window_seconds": PHI * send,
-        "allreduce_seconds": 1.0,
-        "allreduce_window_seconds": PHI * allreduce,
-    }
+    times = {"pipeline_send_seconds": 1.0, "pipeline_send_window_seconds": PHI * send}
+    times |= {"allreduce_seconds": 1.0, "allreduce_window_seconds": PHI * allreduce}
     return FabricRequest(racks=racks, group_racks=group, groups=groups, **times, **limits)
 
 
@@ -124,10 +100,12 @@ def templates(i: Instance, **how: Any) -> Templates:
     return Templates(**({"instance": i, "transport_slowdown": PHI, "power_counts": False} | how))
 
 
-def every_template(i: Instance, traffic: SiteTraffic, blocks: int, **at: str | None) -> list[Template]:
+def every_template(
+    i: Instance, traffic: SiteTraffic, blocks: int, site: str | None = None, **how: Any
+) -> list[Template]:
     """Return all templates for some traffic in full."""
-    t = templates(i)
-    x = t.options(traffic, blocks, **at)
+    t = templates(i, **how)
+    x = t.options(traffic, blocks, site=site)
     return [t.template(traffic, blocks, x, k) for k in range(len(x))]
 
 
@@ -149,59 +127,51 @@ def cheapest(i: Instance, r: FabricRequest) -> Template | None:
 
 def free_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> FreeUplinks:
     """Return what gradients on their way to other sites leave of uplinks."""
-    # Where as many racks of a stage as can stand together, GPU by GPU.
-    one_gpu = r.exchange_gbps / (r.group_racks * d.gpus_per_rack * d.lanes)
-    leaf_gpus = min(r.group_racks, d.domain_racks) * d.rail_gpus
-    pod_gpus = min(r.group_racks, d.domain_racks * max(1, d.domains_per_pod)) * d.rail_gpus * d.rails_per_pod
+    # Where as many racks of a stage as can stand together, GPU by GPU; in ports.
+    each = r.exchange_gbps / (r.group_racks * d.gpus_per_rack * d.lanes) / port_gbps
+    domains, rails = (1, max(1, d.domains_per_pod), d.domains_per_zone), (1, d.rails_per_pod, d.rails_per_zone)
+    sent = [
+        min(r.group_racks, d.domain_racks * n) * d.rail_gpus * min(d.rails, own) * each
+        for n, own in zip(domains, rails, strict=True)
+    ]
     if isinstance(d, Dragonfly):
-        return free_in_groups(
-            d, leaf_gpus * one_gpu / port_gbps, pod_gpus * one_gpu / port_gbps, r.exchange_gbps / d.networks / port_gbps
-        )
-    leaf = leaf_gpus * one_gpu / (d.leaf_up * port_gbps) if d.tiers > 1 else 0.0
-    pod = pod_gpus * one_gpu / (d.pod_uplinks * port_gbps) if d.tiers > 2 else 0.0
-    zone_gpus = min(r.group_racks, d.domain_racks * d.domains_per_zone) * d.rail_gpus * min(d.rails, d.rails_per_zone)
-    zone = zone_gpus * one_gpu / (d.zone_uplinks * port_gbps) if d.tiers > 3 else 0.0
-    return FreeUplinks(1 - leaf, 1 - pod, 1 - zone)
+        return free_in_groups(d, *sent[:2], r.exchange_gbps / d.networks / port_gbps)
+    links = d.leaf_up, d.pod_uplinks, d.zone_uplinks
+    return FreeUplinks(*(1 - own / links[k] if k < d.tiers - 1 else 1.0 for k, own in enumerate(sent)))
 
 
 def free_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: float) -> FreeUplinks:
     """Return the same of a dragonfly, in ports."""
     # Its WAN gateway's links dealt out one by one to groups, and in each to routers.
-    dealt = Counter(n % d.pods for n in range(d.wan_ports))
-    group = max(dealt.values(), default=0)
-    router = max(Counter(n % min(d.group_sizes) for n in range(group)).values(), default=0) * (
-        not isinstance(d, DragonflyPlus)
-    )
-    each = exchange / max(1, d.wan_ports)
+    group = max(Counter(n % d.pods for n in range(d.wan_ports)).values(), default=0)
+    router = max(Counter(n % min(d.group_sizes) for n in range(group)).values(), default=0)
+    each, direct = exchange / max(1, d.wan_ports), not isinstance(d, DragonflyPlus)
+    leaf = 1 - (leaf_sends + router * direct * each) / d.exits["leaf"]
     if d.pods == 1:
-        return FreeUplinks(1 - (leaf_sends + router * each) / d.exits["leaf"])
+        return FreeUplinks(leaf)
     between = pod_sends + group * each if d.valiant else 2 * pod_sends * group / max(1, d.wan_ports)
-    return FreeUplinks(1 - (leaf_sends + router * each) / d.exits["leaf"], 1 - between / d.exits["pod"])
+    return FreeUplinks(leaf, 1 - between / d.exits["pod"])
 
 
 def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
-    edges = [
-        (d.domain_racks, d.domains > 1),
-        (d.domain_racks * max(1, d.domains_per_pod), d.pods > 1 and d.domains_per_pod < d.domains),
-    ]
-    edges.append((d.domain_racks * max(1, d.domains_per_zone), d.zones > 1 and d.domains_per_zone < d.domains))
+    blocks = (1, d.domains), (max(1, d.domains_per_pod), d.pods), (max(1, d.domains_per_zone), d.zones)
+    edges = [(d.domain_racks * own, others > 1 and own < d.domains) for own, others in blocks]
     around = [
         min(math.ceil(racks / r.group_racks) + 1, r.groups) * crosses * (r.group_racks > 1) for racks, crosses in edges
     ]
-    cut = r.exchange_racks**2 // 4 / max(1, r.exchange_racks - 1)
-    shares = [
-        min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0
-        for n, (racks, _) in zip(around, edges, strict=True)
-    ]
+    cut = r.exchange_racks**2 // 4 / max(1, r.exchange_racks - 1) * (r.exchange_racks > 1)
+    shares = [min(1.0, 2 * n * cut / racks) for n, (racks, _) in zip(around, edges, strict=True)]
     free = free_by_exchange(r, d, next(s.port_gbps for s in i.network.switches if s.ports == d.ports))
-    phi = i.network.transport.slowdown
+    phi, near = i.network.transport.slowdown, 1 + 1e-9
     took, _ = slowdowns(phi, uplink_loads(d, shares, free=free))
-    if min(free.leaf, free.pod, free.zone) < -1e-9 or took > PHI * (1 + 1e-9):
+    if min(free.leaf, free.pod, free.zone) < -1e-9 or took > PHI * near:
         return False
     send, allreduce = slowdowns(phi, uplink_loads(d, [float(crosses) for _, crosses in edges], around, free))
-    kept = r.pipeline_send_seconds * send <= max(r.pipeline_send_window_seconds, r.pipeline_send_seconds * PHI) * (
-        1 + 1e-9
+    return all(
+        ideal * slow <= max(window, ideal * PHI) * near
+        for ideal, slow, window in (
+            (r.pipeline_send_seconds, send, r.pipeline_send_window_seconds),
+            (r.allreduce_seconds, allreduce, r.allreduce_window_seconds),
+        )
     )
-    kept &= r.allreduce_seconds * allreduce <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
-    return kept

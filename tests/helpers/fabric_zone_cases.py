@@ -32,11 +32,10 @@ def sizes(items: int, *, fewest: bool) -> list[int]:
 
 def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool, most: int) -> Iterator[Design]:
     """Yield the designs of one leaf, of two to the most tiers; those whose ports overflow at any tier are left out."""
+    shapes = divisors(base.leaf_up), sizes(base.rails, fewest=fewest), sizes(domains, fewest=fewest)
     two = [
         dataclasses.replace(base, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width)
-        for bundle, rail, width in itertools.product(
-            divisors(base.leaf_up), sizes(base.rails, fewest=fewest), sizes(domains, fewest=fewest)
-        )
+        for bundle, rail, width in itertools.product(*shapes)
         if rail * width * bundle <= ports
     ]
     yield from two
@@ -64,11 +63,8 @@ def with_zones(three: Design, ports: int, domains: int, *, fewest: bool) -> Iter
             for bundle in (b for b in divisors(up) if zones * b <= ports):
                 four = dataclasses.replace(three, **zone, core_up=up, core_bundle=bundle)
                 positions = four.super_spine_positions
-                yield from (
-                    dataclasses.replace(four, super_spine_boxes=n % positions)
-                    for n in range(1, positions + 1)
-                    if math.ceil(positions / n) * zones * bundle <= ports
-                )
+                fitting = (n for n in range(1, positions + 1) if math.ceil(positions / n) * zones * bundle <= ports)
+                yield from (dataclasses.replace(four, super_spine_boxes=n % positions) for n in fitting)
 
 
 def every_design(
@@ -148,9 +144,8 @@ def accepted_designs(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Se
 
 def require_cheapest(i: Instance, r: FabricRequest) -> None:
     """Hold the fabric that is chosen against every accepted one that survives what it must."""
-    priced = sorted(
-        ((bill(i.network, s, d, above).usd, d) for s, above, d in accepted_designs(i, r)), key=lambda x: x[0]
-    )
+    every = ((bill(i.network, s, d, above).usd, d) for s, above, d in accepted_designs(i, r))
+    priced = sorted(every, key=lambda x: x[0])
     least = next((usd for usd, d in priced if math.isfinite(usd) and meets(i.network, d)), None)
     found = cheapest(i, r)
     assert (found is None) == (least is None)

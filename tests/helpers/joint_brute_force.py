@@ -20,7 +20,7 @@ from joint_toys import toy, with_pins
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
-from planner.physics.site import cost
+from planner.physics.site import site_power
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape
@@ -323,7 +323,7 @@ class Toy:
         limit, h = self.i.limits.facility_power_mw, self.i.hardware
         if self.sites is None and limit is not None:
             racks = h.racks or 0
-            found = [f for f in found if cost.facility_mw(h, racks, f.mw) <= limit * (1 + 1e-9)]
+            found = [f for f in found if site_power.facility_mw(h, racks, f.mw) <= limit * (1 + 1e-9)]
         return found
 
     def _levels(self, block: RackBlock, sizes: tuple[int, ...], wrap: bool) -> list[Level]:

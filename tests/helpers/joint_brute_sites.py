@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from planner.instance.instance import Instance
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, site_power, wan
 from planner.physics.site.grid import normal_share, usable_interconnect_mw
 
 MW = 1e-9
@@ -91,7 +91,7 @@ class SiteCosts:
             if not bought:
                 continue
             total += bought * h.rack.price_usd
-            load = cost.facility_mw(h, bought) + mw
+            load = site_power.facility_mw(h, bought) + mw
             total += cost.site_capex_usd(g, it_mw=load / h.facility_overhead_factor, facility_mw=load)
             total += years * cost.energy_usd_per_year(load, self.areas[node.balancing_authority].energy_usd_per_mwh)
         used = [k for k, n in enumerate(racks) if n]
@@ -109,7 +109,7 @@ class SiteCosts:
         if len(used) > (rules.max_sites or len(self.nodes)) or min(modules[k] for k in used) < rules.min_site_modules:
             return False
         for k in used:
-            land = cost.cooling_m2(h, modules[k] * h.racks_per_module), self.nodes[k].area_m2
+            land = site_power.cooling_m2(h, modules[k] * h.racks_per_module), self.nodes[k].area_m2
             if land[0] is not None and land[1] is not None and land[0] > land[1]:
                 return False
         by_side: dict[str, int] = defaultdict(int)
@@ -124,7 +124,7 @@ class SiteCosts:
     def powered(self, modules: Sequence[int], extra_mw: Sequence[float], built: Built) -> bool:
         """Judge the rules that read loads, and ask whether plants can feed them."""
         h, rules = self.i.hardware, self.grid.rules
-        loads = [cost.facility_mw(h, n * h.racks_per_module) + x for n, x in zip(modules, extra_mw, strict=True)]
+        loads = [site_power.facility_mw(h, n * h.racks_per_module) + x for n, x in zip(modules, extra_mw, strict=True)]
         if sum(loads) > (self.i.limits.facility_power_mw or math.inf) + MW:
             return False
         if rules.headroom and any(self._drawn(b, loads) > self.areas[b].headroom_mw + MW for b in self.areas):

@@ -7,7 +7,7 @@ from typing import Any
 from joint_brute_force import Column, Level, Toy
 
 from planner.instance.instance import Instance
-from planner.physics.site import cost
+from planner.physics.site import cost, site_power
 from planner.physics.training.layer_time import days_of
 
 
@@ -50,7 +50,7 @@ class RunToy(Toy):
             bought += own
             if self.sites is not None and own:
                 usd_per_mwh = self.sites.areas[self.sites.nodes[k].balancing_authority].energy_usd_per_mwh
-                energy += cost.energy_usd_per_year(cost.facility_mw(h, own) + fabric_at[k], usd_per_mwh)
+                energy += cost.energy_usd_per_year(site_power.facility_mw(h, own) + fabric_at[k], usd_per_mwh)
         upkeep = o.maintenance_share_per_year or 0.0
         lives = [(bought * rack.price_usd, rack.life_years), (fabric_usd, o.fabric_life_years)]
         again = sum(usd * (upkeep * years + _ends(years, life)) for usd, life in lives)

@@ -1,6 +1,7 @@
 """Small meshes on small clusters at random, and the best of all ways to give each rank a leaf, by counting alone."""
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Sequence
 
@@ -17,22 +18,14 @@ def random_mesh(seed: int, max_nodes: int = 8) -> tuple[Topology, Job, list[str]
         axes = r.sample(["pipeline", *EXCHANGES], r.randint(1, 4))
         mesh = {a: r.choice([1, 2, 2, 3, 4]) for a in axes}
         k = r.choice([1, 1, 1, 2, 3])
-        nodes = k
-        for n in mesh.values():
-            nodes *= n
+        nodes = k * math.prod(mesh.values())
         traffic = {a: float(r.randint(1, 9)) for a in axes} if r.random() < 0.4 else {}
         traffic.pop("pipeline", None)
         sizes = [r.randint(1, 5) for _ in range(r.randint(1, 4))]
         if 2 <= nodes <= max_nodes and sum(sizes) >= nodes:
             break
-    switches, first = (
-        [
-            TopologySwitch(name="root"),
-            TopologySwitch(name="pod0", parent="root"),
-            TopologySwitch(name="pod1", parent="root"),
-        ],
-        0,
-    )
+    above = {"root": None, "pod0": "root", "pod1": "root"}
+    switches, first = [TopologySwitch(name=name, parent=parent) for name, parent in above.items()], 0
     for i, size in enumerate(sizes):
         names = tuple(f"n{n}" for n in range(first, first + size))
         switches.append(TopologySwitch(name=f"leaf{i}", parent=f"pod{i % 2}", nodes=names))

@@ -12,7 +12,7 @@ from joint_toys import PRECISION
 
 from planner.instance.instance import Instance
 from planner.models import Options, SitesRequest
-from planner.physics.site import cost
+from planner.physics.site import cost, site_power
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers.outcome import Stop
 
@@ -138,7 +138,7 @@ def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[d
     """Yield racks by site and yearly cost of every split that keeps the rules."""
     costs, h, limits = SiteCosts(i=instance), instance.hardware, instance.limits
     g, rules = costs.grid, costs.grid.rules
-    most = math.floor(sum(n.generation_mw for n in g.nodes) / cost.facility_mw(h, h.racks_per_module))
+    most = math.floor(sum(n.generation_mw for n in g.nodes) / site_power.facility_mw(h, h.racks_per_module))
     for modules in itertools.product(range(most + 1), repeat=len(costs.nodes)):
         racks = {n.id: m * h.racks_per_module for n, m in zip(costs.nodes, modules, strict=True) if m}
         total = sum(racks.values())
@@ -148,8 +148,8 @@ def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[d
             continue
         sites_usd = energy = 0.0
         for n in (n for n in costs.nodes if n.id in racks):
-            mw = cost.facility_mw(h, racks[n.id])
-            sites_usd += cost.site_capex_usd(g, it_mw=cost.it_mw(h, racks[n.id]), facility_mw=mw)
+            mw = site_power.facility_mw(h, racks[n.id])
+            sites_usd += cost.site_capex_usd(g, it_mw=site_power.it_mw(h, racks[n.id]), facility_mw=mw)
             energy += cost.energy_usd_per_year(mw, costs.areas[n.balancing_authority].energy_usd_per_mwh)
         for built in costs.constructions:
             usd = sites_usd + built.usd

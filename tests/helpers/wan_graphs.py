@@ -27,11 +27,8 @@ def fibre(
     nodes = [{"id": ids.get(n, n), "latitude": p[0], "longitude": p[1]} for n, p in PLACES.items()]
     named = [{**e, "a": ids.get(e["a"], e["a"]), "b": ids.get(e["b"], e["b"])} for e in edges]
     grid = [node(s, latitude=PLACES[SITES[s]][0], longitude=PLACES[SITES[s]][1]) for s in sites]
-    wan = {
-        "fibre_nodes": nodes, "fibre_edges": named, "wavelength_gbps": 100, "max_wavelengths_per_pair": 4,
-        "headroom_factor": 1.0,
-    } | more  # fmt: skip
-    return case(*grid, wan=wan, rules=rules or {})
+    wan = {"fibre_nodes": nodes, "fibre_edges": named, "wavelength_gbps": 100, "max_wavelengths_per_pair": 4}
+    return case(*grid, wan=wan | {"headroom_factor": 1.0} | more, rules=rules or {})
 
 
 def asked(size: float = 1e9, window: float = 0.2, sites: tuple[str, ...] = ("E0", "W0")) -> WanRequest:
@@ -49,11 +46,9 @@ def random_case(seed: int) -> tuple[Instance, WanRequest]:
     pairs = [p for p in combinations(PLACES, 2) if r.random() < 0.65]
     edges = [edge(a, b, r.randint(500, 2500), max_fibre_pairs=r.choice([1, 1, 2, 3])) for a, b in pairs]
     sites = r.choice([("E0", "W0"), ("E0", "E1", "W0")])
-    rules = {"max_rtt_ms": r.choice([None, None, 40.0, 60.0])}
-    form = r.choice(["auto", "ring", "tree"])
-    instance = fibre(
-        edges, sites=sites, rules=rules, protection=r.choice(["none", "one_cut"]), exchange=form, routes=40
-    )
+    rules, form = {"max_rtt_ms": r.choice([None, None, 40.0, 60.0])}, r.choice(["auto", "ring", "tree"])
+    own = {"protection": r.choice(["none", "one_cut"]), "exchange": form, "routes": 40}
+    instance = fibre(edges, sites=sites, rules=rules, **own)
     return instance, asked(r.choice([2e9, 5e9, 1e10]), r.choice([0.1, 0.3]), sites)
 
 

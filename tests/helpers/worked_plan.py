@@ -10,8 +10,8 @@ from planner.cluster import parse
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.transport import Locality, locality
-from planner.physics.site import cost, wan
+from planner.physics.network.locality import Locality, locality
+from planner.physics.site import cost, site_power, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
@@ -233,8 +233,8 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
         held.append(
             Site(
                 id=s, balancing_authority=area.id, interconnection=area.interconnection,
-                modules=n // h.racks_per_module, racks=n, gpus=n * h.rack.gpus, it_mw=cost.it_mw(h, n),
-                facility_mw=cost.facility_mw(h, n), cooling_m2=cost.cooling_m2(h, n), latitude=x.latitude,
+                modules=n // h.racks_per_module, racks=n, gpus=n * h.rack.gpus, it_mw=site_power.it_mw(h, n),
+                facility_mw=site_power.facility_mw(h, n), cooling_m2=site_power.cooling_m2(h, n), latitude=x.latitude,
                 longitude=x.longitude,
                 interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.enabled else None,
             )

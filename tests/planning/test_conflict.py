@@ -26,7 +26,7 @@ from planner.models.joint import site_choice
 from planner.models.joint.joint_world import JointCache
 from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
 from planner.models.sites.split_model import conflict
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED
 from planner.plan.plan import Plan
 from planner.planning import conflict as conflicts
@@ -174,7 +174,7 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
     i = toy(6)
     i = i.replaced(hardware__racks=2)
     price = i.hardware.rack.price_usd
-    least = 2 * price + min_fabric_usd(i.network)
+    least = 2 * price + min_fabric(i.network).usd
     asked: list[float | None] = []
 
     def searched(question: Instance, *_: Any) -> Any:
@@ -200,7 +200,7 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
 def test_free_racks_have_a_budget_below_the_least_fabric() -> None:
     i = toy(6).replaced(hardware__racks=2, hardware__rack__price_usd=0.0, limits__budget_usd=1.0)
     why = conflicts.conflict_of(i, Options())
-    least = f"its 2 racks with the least fabric cost at least {money(min_fabric_usd(i.network))} ($0 a rack)"
+    least = f"its 2 racks with the least fabric cost at least {money(min_fabric(i.network).usd)} ($0 a rack)"
     assert why.rules == ("limits.budget_usd",) and least in why.reason
 
 
@@ -371,7 +371,7 @@ def test_one_more_block_breaks_the_budget() -> None:
     site_usd += it_mw * asked.hardware.facility_overhead_factor * prices.interconnection_usd_per_mw
     cabled = racks * plan.fabric.sites["e1"].wired_gpus_per_rack
     assert plan.objective.limited_by == "budget"
-    assert 0 <= left < site_usd + cabled * min_fabric_usd(asked.network)
+    assert 0 <= left < site_usd + cabled * min_fabric(asked.network).usd
     # A 15th block of replicas fills the batch no better than 14, so two are bought.
     usd = asked.limits.budget_usd + 2 * site_usd + max(x.cost_usd for x in plan.fabric.sites.values())
     richer = stored(instance_with(pins=LAYOUT, limits__budget_usd=usd))

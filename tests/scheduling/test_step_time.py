@@ -18,7 +18,7 @@ from planner.cluster import Job, Topology, TopologySwitch, job_of_plan
 from planner.errors import InputError
 from planner.formats.cluster_files import plan_topology
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.transport import locality
+from planner.physics.network.locality import locality
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions, metrics
 from planner.plan.plan import Plan

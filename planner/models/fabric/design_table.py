@@ -1,4 +1,4 @@
-"""Tables of fabric designs (templates): joined, limited in price, and cut to those that no other design beats."""
+"""Tables of fabric designs (templates): joined, limited in price, and reduced to those that no other design beats."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ NO_OPTIONS = DesignTable(EMPTY, EMPTY, EMPTY, EMPTY, np.empty((0, len(KEY)), dty
 
 
 def pareto_front(points: Floats) -> Ints:
-    """Return the rows of points that none matches or beats in all columns, of equal ones the first, columns rising."""
+    """Return the rows of a table that none matches or beats in all columns, of equal ones the first, columns rising."""
     order = np.lexsort(points.T[::-1])
     front = order[:0]
     for at in range(0, len(order), AT_A_TIME):

@@ -4,6 +4,7 @@ from planner.instance.network import Network
 from planner.models.fabric.fabric_templates import Template
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
+from planner.physics.network.locality import Locality
 from planner.plan.plan_sections import SharedLink, SiteFabric, Tier, WanGateway
 from planner.simulation.flow_times import transport_slowdown_of
 
@@ -16,7 +17,7 @@ STATED = (  # of a design, by the names that the section has too
 def site_fabric(
     network: Network,
     template: Template,
-    locality: transport.Locality,
+    locality: Locality,
     *,
     nic_seconds: float,
     wired_gpus_per_rack: int,

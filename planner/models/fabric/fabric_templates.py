@@ -43,6 +43,7 @@ from planner.models.fabric.site_traffic import EXCHANGES, FLOWS, SHARES, LeafLoa
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import RackPorts, bill, design_for, same_ports, switch_usd
+from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
@@ -331,7 +332,7 @@ class WorstTraffic(SiteTraffic):
         groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
         found[..., FLOWS] = sizes * inside
         found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * (self.exchange_gbps > 0)
-        tokens = transport.exchange_bound(groups, sizes, r.exchange_racks)
+        tokens = exchange_bound(groups, sizes, r.exchange_racks)
         found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
         return found
 
@@ -409,7 +410,7 @@ def alternatives(
 
 def unavoidable_splits(r: FabricRequest, domain: int) -> int:
     """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
-    return transport.lower_bound_split(transport.domain_racks(r.racks, domain), r.groups, r.group_racks)
+    return lower_bound_split(domain_racks(r.racks, domain), r.groups, r.group_racks)
 
 
 def _figures(designs: Sequence[FrontierRow], axes: Sequence[str]) -> Floats:

@@ -64,7 +64,7 @@ class Mode:
 
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
-    """Yield the modes to price links of: switches in families, for racks of `gpus` GPUs, NICs on the fewest lanes."""
+    """Yield the modes of a site: switches in families, for racks of `gpus` GPUs, NICs on the fewest lanes."""
     # A port may be split into 1, 2, 4 and so on parts that still carry a NIC, as many as the switch allows.
     for s in network.switches:
         lanes = fabric_designs.lanes_of(s, nic_bytes_per_second)
@@ -79,7 +79,7 @@ def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> It
 
 
 def times(count: Any, price: Prices) -> Prices:
-    """Multiply link prices by counts; no links cost nothing, even where no medium reaches and the price is infinite."""
+    """Multiply a site mode's link prices by counts; no links cost nothing, even at an infinite price."""
     with np.errstate(invalid="ignore"):
         return np.where(np.equal(count, 0), 0.0, count * price)
 
@@ -99,18 +99,18 @@ class LinkPrices:
 
     @cached_property
     def places(self) -> Places | None:
-        """Return the places of racks on the floor, where links are priced by length; else None."""
+        """Return the places of a site mode's racks on the floor, where its links are priced by length; else None."""
         floor = self.network.floor
         return Places(floor, self.racks) if floor is not None and fabric_designs.by_reach(self.network) else None
 
     @cached_property
     def media(self) -> fabric_designs.MediaTable:
-        """Return the table of cable media by which links are priced."""
-        return fabric_designs.media_table(self.network)
+        """Return the table of cable media by which a site mode's links are priced."""
+        return fabric_designs.MediaTable.of(self.network.media, self.network.power_usd_per_watt)
 
     @cached_property
     def flat_link(self) -> Prices:
-        """Price one link between two switches, the shortest where links have a length: USD and MW."""
+        """Price one link of a site mode between two switches, the shortest where links have a length: USD and MW."""
         n, s = self.network, self.mode.switch
         if self.places is not None:
             return s.link_factor * self._priced(self.places.adjacent_metres()) * [[1.0], [0.0]]
@@ -118,7 +118,7 @@ class LinkPrices:
         return np.array([[fabric_designs.flat_usd(n, s)[1]], [watts / 1e6]])
 
     def endpoints(self, domain: Any) -> Prices:
-        """Price all links between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
+        """Price all links of a site mode between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
         m, n, places = self.mode, self.network, self.places
         ends, factor = m.networks * m.rails * m.rail_gpus, fabric_designs.endpoint_factor(m.switch, m.split)
         if places is None:
@@ -128,7 +128,7 @@ class LinkPrices:
         return times(ends * factor, each)
 
     def uplink(self, racks: Any, rails: Any, above: Any = 0) -> Prices:
-        """Price one link up from every leaf, pod or zone of some racks and rails, to amid `above` racks (0: all)."""
+        """Price a site mode's link up from all leaves, pods or zones of some racks and rails, amid `above` (0: all)."""
         m, places = self.mode, self.places
         across = -(-m.rails // rails)
         if places is None:
@@ -137,7 +137,7 @@ class LinkPrices:
         return times(m.networks * across * m.switch.link_factor, each)
 
     def adjacent_links(self, links: Any) -> Prices:
-        """Price `links` links in each network between switches that are placed next to each other."""
+        """Price `links` links in each network of a site mode between switches that are next to each other."""
         m, places = self.mode, self.places
         if places is None:
             return times(links * m.networks, self.flat_link)
@@ -145,7 +145,7 @@ class LinkPrices:
         return times(links * m.networks * m.switch.link_factor, one)
 
     def between(self, pod: Any, rails: Any) -> Prices:
-        """Price one link between every two groups of a dragonfly, each of `pod` racks and `rails` rails."""
+        """Price one link between every two groups of a site mode's dragonfly, each of `pod` racks and `rails` rails."""
         m, places = self.mode, self.places
         across, along = -(-m.rails // rails), -(-self.racks // pod)
         if places is None:
@@ -155,7 +155,7 @@ class LinkPrices:
         return times(m.networks * m.switch.link_factor, times(across**2, apart)) + together
 
     def group_wan(self, pod: int, rails: int, ports: int) -> Prices:
-        """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
+        """Price a site mode's `ports` links of each WAN gateway to groups of `pod` racks and `rails` rails."""
         m, places = self.mode, self.places
         if not ports or places is None:
             return self.adjacent_links(ports)

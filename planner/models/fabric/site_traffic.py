@@ -53,7 +53,7 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
 
 
 def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
-    """Return the share of all-reduce groups whole under one leaf in an order of racks, by size of leaf domain."""
+    """Return the share of all-reduce groups whole under one leaf in an order of a site's racks, by leaf domain size."""
     at = units(stages, blocks, stripes) * unit_racks
     first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
@@ -237,7 +237,7 @@ class LeafLoads:
         return found
 
     def best_of(self, domain: Ints) -> tuple[Ints, Ints, Floats]:
-        """Return the loads out of leaf domains under each of their best stripes: place of each, stripes, and loads."""
+        """Return a site's loads out of leaf domains under each of their best stripes: places, stripes, and loads."""
         at = np.searchsorted(self.sizes, domain)
         i, n = np.nonzero(self.best[at])
         return i, self.stripes[n], self.loads[at[i], n]

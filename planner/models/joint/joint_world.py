@@ -25,7 +25,7 @@ from planner.models.joint.strategy_space import Floats, JointProblem, Strategy, 
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import Upkeep, lanes_to_choose
-from planner.physics.site import cost
+from planner.physics.site import site_power
 from planner.physics.training.layer_time import LayerTimes, days_of
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import SHAPE_FIELDS
@@ -279,7 +279,7 @@ class World:
                 fewer = max(1, rails // step * step)
                 most = self.sites.max_racks(fewer) if self.problem.joined_racks(fewer) else 0
                 most = int(min(most, self.max_open * hardware.racks_per_module * joined_modules(instance, joined)))
-            elif limit is not None and cost.facility_mw(hardware, owned) > limit * (1 + 1e-9):
+            elif limit is not None and site_power.facility_mw(hardware, owned) > limit * (1 + 1e-9):
                 most = 0
             else:
                 most = int(min(owned, joined)) if self.owned_usd <= self.budget else 0

@@ -159,7 +159,7 @@ class Sites:
 
     def __post_init__(self) -> None:
         self.data: SplitData = gather(self.instance, self.request)
-        self.gpu_fabric_usd = fabric_designs.min_fabric_usd(self.instance.network)
+        self.gpu_fabric_usd = fabric_designs.min_fabric(self.instance.network).usd
         self.fibre = FibreDesigns(data=self.data, seed=self.seed)
 
     @property
@@ -344,7 +344,7 @@ class Sites:
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's fabric at any site, `rails` GPUs cabled, if it counts."""
-        return rails * fabric_designs.min_fabric_mw(self.instance.network) if self.data.counts_power else 0.0
+        return rails * fabric_designs.min_fabric(self.instance.network).mw if self.data.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:

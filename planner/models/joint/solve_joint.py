@@ -29,7 +29,7 @@ from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import JointProblem, problem_of
-from planner.physics.site import cost
+from planner.physics.site import site_power
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -75,7 +75,7 @@ class Solving:
         max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
         if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
             # What a cluster's racks leave to its fabric.
-            max_mw = limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
+            max_mw = limit * (1 + EPS) / h.facility_overhead_factor - site_power.it_mw(h, h.racks or 0)
         if instance.network is not None and cache.templates is None:
             cache.templates = Templates(
                 instance=instance,

@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 
 from planner.cluster import Topology
 from planner.errors import InputError
-from planner.physics.network.transport import lower_bound_split
+from planner.physics.network.locality import lower_bound_split
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 

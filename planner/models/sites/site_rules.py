@@ -14,7 +14,7 @@ import pyomo.core as pyo
 
 from planner.instance.grid import Line
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, load_mw, module_capital_musd
-from planner.physics.site import cost
+from planner.physics.site import site_power
 from planner.physics.site.grid import largest_circuit_mw, usable_interconnect_mw
 from planner.units import money
 
@@ -244,7 +244,7 @@ def area(model: Any, data: SplitData) -> None:
 
 def max_cooled_modules(data: SplitData, site: str, _: int) -> float | None:
     """Bound a site's modules by the land that their cooling takes; None where either is not given."""
-    land, module = data.candidates[site].area_m2, cost.cooling_m2(data.hardware, data.module_racks)
+    land, module = data.candidates[site].area_m2, site_power.cooling_m2(data.hardware, data.module_racks)
     return None if land is None or module is None else (land + soft_excess(data, "area")) / module
 
 
@@ -252,7 +252,7 @@ def _area_sentence(data: SplitData) -> str:
     land = {site: node.area_m2 or 0.0 for site, node in data.candidates.items() if node.area_m2 is not None}
     best = max(land, key=lambda site: (land[site], site))
     largest = f"the largest limited site, {best}, has area_m2 {land[best]:,.6g}"
-    module_m2 = cost.cooling_m2(data.hardware, data.module_racks) or 0.0
+    module_m2 = site_power.cooling_m2(data.hardware, data.module_racks) or 0.0
     return f"a module's cooling takes {module_m2:,.6g} m²; {largest}"
 
 

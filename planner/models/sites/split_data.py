@@ -18,7 +18,7 @@ from planner.instance.instance import RACKS_AT, Instance
 from planner.instance.network import Wan
 from planner.models import SitesRequest
 from planner.models.sites.dc_network import DcNetwork
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, site_power, wan
 
 Pair = tuple[str, str]
 
@@ -60,7 +60,7 @@ class SplitData:
     @property
     def module_mw(self) -> float:
         """Return the power of one module of the split at the grid connection, in MW."""
-        return cost.facility_mw(self.hardware, self.module_racks)
+        return site_power.facility_mw(self.hardware, self.module_racks)
 
     @property
     def counts_power(self) -> bool:
@@ -131,7 +131,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     at_sites = {x.removeprefix(RACKS_AT): racks for x, racks in sorted(pins.items()) if x.startswith(RACKS_AT)}
     network = None
     if grid.rules.grid_model == "dc":
-        module_mw = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
+        module_mw = site_power.facility_mw(instance.hardware, instance.hardware.racks_per_module)
         network = DcNetwork(grid=grid, corridors=corridors, candidates=list(candidates), module_mw=module_mw)
     data = SplitData(
         instance=instance,
@@ -175,7 +175,7 @@ def rack_musd(data: SplitData) -> float:
 def site_musd(data: SplitData) -> tuple[float, float]:
     """Return the fixed part of a site's price in M$, and the part of each module of the split."""
     fixed = cost.site_capex_usd(data.grid, it_mw=0, facility_mw=0)
-    it_mw = cost.it_mw(data.hardware, data.module_racks)
+    it_mw = site_power.it_mw(data.hardware, data.module_racks)
     one = cost.site_capex_usd(data.grid, it_mw=it_mw, facility_mw=data.module_mw)
     return fixed / 1e6, (one - fixed) / 1e6
 

@@ -409,17 +409,13 @@ class Design:
             taken = (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
         return taken, math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
 
-    def exchange_leaf_links(self, gbps: float) -> float:
-        """Return the uplinks that an exchange between sites takes of a leaf whose domain holds a whole stage."""
-        return gbps / (self.networks * self.rails) / self.link_gbps
-
     def exchange_loads(self, gbps: float, *shares: float) -> dict[str, tuple[float, float]]:
         """Return for each level of a fabric design with uplinks how many the exchange of sites takes, and all of them.
 
         `gbps`: of the exchange. `shares`: of a stage's racks in one leaf domain, pod and zone, at most. Whole pods may
         make a zone of more rails than there are; only those that are send.
         """
-        leaf_links = self.exchange_leaf_links(gbps)
+        leaf_links = gbps / (self.networks * self.rails) / self.link_gbps  # of a leaf whose domain has a whole stage
         rails = 1, self.rails_per_pod, min(self.rails, self.rails_per_zone)
         some = zip(self.exits.items(), shares, rails, strict=False)
         return {block: (leaf_links * share * count, float(links)) for (block, links), share, count in some}

@@ -149,7 +149,7 @@ class Dragonfly(Design):
         if not self.wan_ports:
             return {}
         rails, routers = (self.rails, self.rails_per_pod), 0 if self.tiers > 1 else min(self.group_sizes)
-        leaf_links = self.exchange_leaf_links(gbps)
+        leaf_links = gbps / (self.networks * self.rails) / self.link_gbps
         worth = exchanged_links(leaf_links, shares, rails, self.wan_ports, self.pods, routers, valiant=self.valiant)
         return {block: (load, links) for (block, links), load in zip(self.exits.items(), worth, strict=False)}
 
@@ -309,7 +309,7 @@ def assured_links(
     total, several = (groups - 1) * links, [size for size in sizes if size > 1]
     if spines is not None and valiant:
         even = bundle * spines / (1 + max(sizes) / min(sizes))
-        return even / np.where(total, unevenness(spines, np.maximum(total, 1)), 1), total / 2
+        return even / (1 + np.where(total, (spines - 1) / np.maximum(total, 1), 0)), total / 2
     if spines is not None:
         return bundle * np.minimum(links, spines), np.where(links < spines, links, spines * (links // spines))
     pod = total / 2 if valiant else links
@@ -317,7 +317,8 @@ def assured_links(
         return pod, pod
     if not valiant:
         return bundle / (1 + np.minimum(total, 1)), pod
-    spread = unevenness(min(several), np.maximum(total, 1)) * (1 + max(several) / min(several))
+    uneven = 1 + (min(several) - 1) / np.maximum(total, 1)  # a router's links over the mean, at most, in turn
+    spread = uneven * (1 + max(several) / min(several))
     return bundle * (min(several) / 2 / np.where(total, spread, 1)), pod
 
 
@@ -343,11 +344,6 @@ def exchanged_links(
     of_router, sent = math.ceil(of_group / routers) if routers else 0, leaf_ports * shares[1] * rails[1]
     group = sent + leaf_ports * rails[0] * (of_group / ports) if valiant else 2 * sent * (of_group / ports)
     return leaf_ports * shares[0] + leaf_ports * rails[0] * (of_router / ports), group
-
-
-def unevenness(switches: Num, links: Num) -> Num:
-    """Bound a dragonfly switch's links over the mean, ceil(links / switches) over links / switches, links in turn."""
-    return 1 + (switches - 1) / links
 
 
 def group_wan_links(ports: int, groups: int, across: int) -> Ints:

@@ -28,28 +28,28 @@ MAX_WAN_PORTS = 10**9  # of a WAN gateway: more are a slip, and would overflow t
 
 
 def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
-    """Count the lanes over which a GPU's NIC is split: the fewest with which a switch's ports carry it."""
+    """Count the lanes over which fabric designs split a GPU's NIC: the fewest with which a switch's ports carry it."""
     return max(1, math.ceil(nic_bytes_per_second * 8 / (switch.port_gbps * 1e9) / (1 + LANE_TOLERANCE)))
 
 
 def lane_gbps(nic_bytes_per_second: float, lanes: int) -> float:
-    """Compute the rate in Gb/s of one of a NIC's lanes, at which its link to a leaf runs."""
+    """Compute the rate in Gb/s of a NIC's lane in a fabric design, at which its link to a leaf runs."""
     return nic_bytes_per_second * 8 / 1e9 / lanes
 
 
 def port_splits(switch: Switch, nic_gbps: float) -> list[int]:
-    """List the parts that a leaf's port towards GPUs can be split into, each of which carries a NIC or a lane of it."""
+    """List the parts into which fabric designs may split a leaf's port to GPUs; each carries a NIC or a lane of it."""
     splits = (1 << n for n in range(switch.breakout.bit_length()))
     return [n for n in splits if n == 1 or nic_gbps * n <= switch.port_gbps * (1 + LANE_TOLERANCE)]
 
 
 def same_ports(one: Switch, other: Switch) -> bool:
-    """Return whether links join two switch models: ports of one rate, as many planes, and one price of links."""
+    """Return whether a fabric design may join two switch models: ports of one rate, as many planes, one link price."""
     return (one.port_gbps, one.planes, one.link_factor) == (other.port_gbps, other.planes, other.link_factor)
 
 
 def spare_ports(used: int, spares: Spares) -> int:
-    """Count the ports of a leaf to keep free of links for `used` ones: a share of them, and enough for failures."""
+    """Count the ports that a fabric design's leaf keeps free for `used` ones: a share, and enough for failures."""
     # The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
     failure_chance = spares.failure_chance
     by_share = math.ceil(used * spares.share - 1e-9)
@@ -136,7 +136,7 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
 
 
 def rails_together(network: Network, gpus: int) -> list[int]:
-    """Return how many rails may share a leaf of the family rail, of racks with some GPUs cabled."""
+    """Return how many rails may share a leaf of a fabric of the family rail, of racks with some GPUs cabled."""
     return [n for n in range(1, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
 
 
@@ -349,7 +349,7 @@ def _place(design: Design, tier: str, index: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class MediaTable:
-    """The cable media of a network as columns, to price links of many lengths at once."""
+    """The cable media of a fabric as columns, to price links of many lengths at once."""
 
     price_usd: Metres
     usd_per_m: Metres
@@ -372,7 +372,7 @@ class MediaTable:
         return cls(price, per_m, watts, ends, np.append(cheapest, NO_MEDIUM))
 
     def choose(self, metres: Metres) -> Ints:
-        """Return for each cable length the cheapest medium that reaches, power counted, by index; else NO_MEDIUM."""
+        """Return for each fabric cable's length the cheapest medium with its power, by index; NO_MEDIUM: none."""
         # A length of sums of pitches may be above its reach by their rounding.
         chosen: Ints = self.cheapest[np.searchsorted(self.ends, np.asarray(metres) * (1 - ROUNDING))]
         return chosen
@@ -438,17 +438,12 @@ def _bills(
             modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
             yield Bill(switch_links * up_usd + endpoint_links * end_usd, modules * network.optics.power_watts / 1e6)
         return
-    media = media_table(network)
+    media = MediaTable.of(network.media, network.power_usd_per_watt)
     for metres, laid_cables in runs(Places(network.floor, design.racks)):
         count = np.broadcast_to(laid_cables, metres.shape)
         laid = count > 0  # a place with no cable needs no medium
         usd, watts = media.usd_watts(metres[laid])
         yield Bill(float((count[laid] * usd).sum()), float((count[laid] * watts).sum()) / 1e6)
-
-
-def media_table(network: Network) -> MediaTable:
-    """Return the media of the network's fabric cables as a table."""
-    return MediaTable.of(network.media, network.power_usd_per_watt)
 
 
 def switch_usd(network: Network, switch: Switch) -> float:
@@ -469,30 +464,24 @@ def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
     return float((hardware.racks or 0) * wired_gpus * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12)
 
 
-def min_fabric_usd(network: Network | None) -> float:
-    """Bound the price in USD of any fabric for one cabled GPU: the shortest link, and a port of a full leaf."""
-    return min((usd for usd, _ in _min_ports(network)), default=0.0)
-
-
-def min_fabric_mw(network: Network | None) -> float:
-    """Bound the power in MW of any fabric for one cabled GPU: its link, and a port of a full leaf."""
-    return min((watts / 1e6 for _, watts in _min_ports(network)), default=0.0)
-
-
-def _min_ports(network: Network | None) -> Iterator[tuple[float, float]]:
-    """Yield for each switch model the least price, power included, and watts of a GPU's fabric link and leaf port."""
+def min_fabric(network: Network | None) -> Bill:
+    """Bound price and power of any fabric for one cabled GPU, each by itself: a shortest link, a full leaf's port."""
     if network is None:
-        return
+        return Bill(0.0, 0.0)
+    found = list[Bill]()
     for box in network.switches:
-        factor, gpus = min(endpoint_factor(box, split) for split in (1, box.breakout)), box.ports * box.breakout
+        splits, gpus = (1, box.breakout), box.ports * box.breakout
+        factor = min(endpoint_factor(box, split) for split in splits)
         if network.floor is None or not by_reach(network):
-            least_usd = min(flat_usd(network, box, split)[0] for split in (1, box.breakout))
+            least_usd = min(flat_usd(network, box, split)[0] for split in splits)
             least_watts = network.cables.endpoint_transceivers * network.optics.power_watts * factor
         else:
-            usd, watts = media_table(network).usd_watts(np.array([2 * network.floor.rise_m]))
+            media = MediaTable.of(network.media, network.power_usd_per_watt)
+            usd, watts = media.usd_watts(np.array([2 * network.floor.rise_m]))
             least_usd = factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
             least_watts = 0.0  # it may be copper, which takes none
-        yield least_usd + switch_usd(network, box) / gpus, least_watts + box.power_watts / gpus
+        found.append(Bill(least_usd + switch_usd(network, box) / gpus, (least_watts + box.power_watts / gpus) / 1e6))
+    return Bill(min(x.usd for x in found), min(x.mw for x in found))
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""Compute the power and prices of a site, the bill of a plan, and the energy and cost of a whole run.
+"""Compute the prices of a site, the bill of a plan, and the energy and cost of a whole run.
 
 Dollars are those of today and not discounted; every site draws its full load all the time, as the bill has it. The cost
 of a run grows with the purchases (maintenance, replacements) and with the power drawn (energy), which can be written as
@@ -12,36 +12,12 @@ from typing import Any, TypeVar
 
 from planner.instance.base_types import Frozen
 from planner.instance.grid import Grid
-from planner.instance.hardware import Hardware
 from planner.instance.instance import ONE_SITE, Instance, Operation
 from planner.instance.network import Network, Wan
+from planner.physics.site.site_power import facility_mw, pools_mw
 from planner.physics.site.wan import fibre_pairs
 from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
 from planner.plan.plan_sections import SiteFabric, SitesPlan, WanPlan
-
-
-def it_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
-    """Compute the IT power of a site at full load in MW: of racks and, unless overhead holds it, of their fabric."""
-    counted = 0.0 if hardware.overhead_includes_fabric else fabric_mw
-    return racks * hardware.rack.it_kw / 1e3 + counted
-
-
-def facility_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
-    """Compute a site's power at the grid connection in MW: IT power times facility overhead (PUE)."""
-    return it_mw(hardware, racks, fabric_mw) * hardware.facility_overhead_factor
-
-
-def cooling_m2(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float | None:
-    """Compute the area that dry cooling of a site needs, in m²; None where the instance states no density."""
-    density = hardware.cooling_kw_per_m2
-    return None if density is None else facility_mw(hardware, racks, fabric_mw) * 1e3 / density
-
-
-def pools_mw(instance: Instance) -> float:
-    """Compute the facility power of all pools in MW, overhead included."""
-    it_kw = sum(p.racks * p.rack.it_kw for p in instance.hardware.pools)
-    return it_kw / 1e3 * instance.hardware.facility_overhead_factor
-
 
 HOURS_PER_YEAR = 8760.0
 

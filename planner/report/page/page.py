@@ -10,7 +10,7 @@ from planner.errors import InputError
 from planner.exports.fabric_parts import built_fabric
 from planner.physics.plan_physics import layout_faults
 from planner.physics.recovery import exposure_of, interval_curves, spare_points
-from planner.physics.site import cost
+from planner.physics.site import site_power
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.parallel_strategy import strategy_of
@@ -81,7 +81,7 @@ def where(plan: Plan) -> Shown:
     sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
     within, taken = rules.ready_within_months, {site.id for site in sites}
     racks = rules.min_site_modules * hardware.racks_per_module
-    least = cost.facility_mw(hardware, racks)
+    least = site_power.facility_mw(hardware, racks)
     rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
     built = {line.id: line.max_circuits for line in grid.new_lines}
     unopened: list[tuple[float, str, tuple[str, ...]]] = []

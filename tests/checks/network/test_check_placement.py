@@ -12,7 +12,8 @@ from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rul
 from planner.checks.cables import links_and_flows, sends_that_meet
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.transport import locality, uplink_loads
+from planner.physics.network.locality import locality
+from planner.physics.network.transport import uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 
 PLAN = small()

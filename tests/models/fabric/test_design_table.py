@@ -16,12 +16,9 @@ Entry = tuple[float, float, float, float, int]  # slowdowns of sends and all-red
 
 def drawn(seed: int, entries: int) -> list[Entry]:
     """Draw templates of few different values, so that many are equal in something."""
-    r = random.Random(seed)
-    slow = [1.0, 1.05, 1.5, 2.0, 3.0]
-    return [
-        (r.choice(slow), r.choice(slow), float(r.randint(1, 9)), float(r.randint(1, 4)), r.randint(1, 3))
-        for _ in range(entries)
-    ]
+    r, slow = random.Random(seed), [1.0, 1.05, 1.5, 2.0, 3.0]
+    figures = ((r.choice(slow), r.choice(slow), r.randint(1, 9), r.randint(1, 4)) for _ in range(entries))
+    return [(*map(float, x), r.randint(1, 3)) for x in figures]
 
 
 def table(entries: list[Entry]) -> DesignTable:
@@ -110,9 +107,3 @@ def test_the_least_price_at_a_slowdown(seed: int) -> None:
         for send, usd in zip(sends.tolist(), found.tolist(), strict=True):
             fits = [x[2] for x in some if x[0] <= send and x[1] <= allreduce]
             assert usd == min(fits, default=math.inf)
-
-
-def test_tables_joined() -> None:
-    some = drawn(7, 9)
-    whole = DesignTable.joined([table(some[:4]), tables.NO_OPTIONS, table(some[4:])])
-    assert entries_of(whole) == some and len(tables.undominated([], power_counts=True)) == 0

@@ -37,23 +37,16 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     r = random.Random(seed)
     rules: dict[str, object] = {"families": r.choice([["dragonfly"], ["dragonfly+"], ["dragonfly", "dragonfly+"]])}
     rules |= {"group_routing": r.choice(["shortest", "valiant"]), "min_core_share": r.choice([0, 0.25, 0.5, 1])}
-    rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
-    if r.random() < 0.4:
-        rules |= drawn_lengths(r)
+    rules["spares"] = {"share": r.choice([0, 0, 0.2])}
+    rules |= drawn_lengths(r) if r.random() < 0.4 else {}
     fast = {"port_gbps": 1600, "breakout": 2, "breakout_link_factor": r.choice([0.5, 2])} if r.random() < 0.3 else {}
-    i = instance(
-        r.randint(1, 3),
-        switch(r.randint(4, 7), r.choice([500, 2000, 9000]), **fast),
-        optics_usd=r.choice([0, 100, 1000]),
-        **rules,
-    )
+    rails, box = r.randint(1, 3), switch(r.randint(4, 7), r.choice([500, 2000, 9000]), **fast)
+    i = instance(rails, box, optics_usd=r.choice([0, 100, 1000]), **rules)
     racks = r.randint(2, 8)
     group = r.randint(1, racks)
     limits = {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.25 else {}
-    return i, request(
-        racks, group=group, groups=racks // group, send=r.choice([1, 2, 3, 4, 8]), allreduce=r.choice([1, 1.5, 3, 1e9]),
-        **limits,
-    )  # fmt: skip
+    send, allreduce = r.choice([1, 2, 3, 4, 8]), r.choice([1, 1.5, 3, 1e9])
+    return i, request(racks, group=group, groups=racks // group, send=send, allreduce=allreduce, **limits)
 
 
 def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
@@ -123,13 +116,12 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
     )  # fmt: skip
     traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=r.random() < 0.5, rails=rails)
     t = templates(i)
-    x = t.options(traffic, blocks)
+    x, seen = t.options(traffic, blocks), 0
     for k in range(len(x)):
         found = t.template(traffic, blocks, x, k)
         assert found.design.faults() == []
         assert links in (0, found.design.group_links)
         assert (x.send[k], x.allreduce[k], x.usd[k]) == pytest.approx((found.send, found.allreduce, found.usd))
-    seen = 0
     for s, spine, d in every_dragonfly(i, request(traffic.racks(blocks))):
         if d.faults() or not enough_between_groups(i, d) or links not in (0, d.group_links):
             continue

@@ -1,14 +1,11 @@
-"""Fabrics whose tiers have different models: the cheapest at 1:1 by plain loops, by closed figures, and in a plan."""
+"""Fabrics whose tiers have different models: the cheapest at 1:1 by closed figures, and models that are no choice."""
 
-import itertools
-import math
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
 from each_case import each
 from fabric_cases import every_template, instance, switch, templates
+from tiers import slow
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -30,77 +27,7 @@ def cheapest(i: Instance, racks: int) -> Template:
     return t.template(traffic, racks // 4, t.options(traffic, racks // 4), 0)
 
 
-@cache
-def divisors(n: int) -> list[int]:
-    return [b for b in range(1, n + 1) if n % b == 0]
-
-
-def by_loops(i: Instance, racks: int) -> float:
-    """Return the least price of leaves, spines and cores of any models at 1:1, each count by the rules of wiring."""
-    boxes, rails = i.network.switches, i.hardware.rack.gpus
-    best = min((s.price_usd for s in boxes if racks * rails <= s.ports), default=math.inf)
-    for leaf in boxes:
-        for down in range(1, min(racks, leaf.ports // 2) + 1):
-            domains = math.ceil(racks / down)
-            for up in range(down, leaf.ports - down + 1):
-                fixed = domains * rails * (leaf.price_usd + up * SWITCH_LINK_USD)
-                best = min(best, fixed + min(tops(i, down, domains, up), default=math.inf))
-    return best + racks * rails * GPU_LINK_USD
-
-
-def tops(i: Instance, down: int, domains: int, up: int) -> Iterator[float]:
-    """Yield the price of all ways to join leaves by one tier above them, and by two."""
-    boxes, rails = i.network.switches, i.hardware.rack.gpus
-    for spine, bundle in itertools.product(boxes, divisors(up)):
-        spines = up // bundle
-        if rails * domains * bundle <= spine.ports:
-            yield spines * spine.price_usd
-        if i.network.max_tiers < 3:
-            continue
-        for x, y in itertools.product(range(1, rails + 1), range(1, min(domains, spine.ports // bundle) + 1)):
-            pods, taken = math.ceil(rails / x) * math.ceil(domains / y), x * y * bundle
-            for links in range(math.ceil(down * x * y / spines), spine.ports - taken + 1):
-                for core, parallel in itertools.product(boxes, divisors(links)):
-                    if pods > 1 and pods * parallel <= core.ports:
-                        position = pods * (spine.price_usd + links * SWITCH_LINK_USD)
-                        yield spines * position + shared(spines * links // parallel, pods * parallel, core)
-
-
-def shared(positions: int, taken: int, core: Switch) -> float:
-    """Return the least price of cores that hold positions, each of so many ports: box after box is filled."""
-    boxes, free = 0, 0
-    for _ in range(positions):
-        if free < taken:
-            boxes, free = boxes + 1, core.ports
-        free -= taken
-    return boxes * core.price_usd
-
-
-SMALL = (switch(4, 900), switch(8, 4e3)), (switch(8, 36e3), switch(16, 150e3)), (switch(6, 9e4), switch(10, 8e4))
-
-
-@each("boxes", SMALL)
-@each(("rails", "racks"), [(1, 64), (4, 16), (2, 20), (3, 24)])
-def test_the_cheapest_of_three_tiers(boxes: tuple[Switch, ...], rails: int, racks: int) -> None:
-    """Up to 80 GPUs on two models: no way to join them at 1:1 is cheaper than the table's."""
-    i = one_to_one(rails, *boxes)
-    least = by_loops(i, racks)
-    if math.isinf(least):
-        return
-    assert cheapest(i, racks).usd == pytest.approx(least)
-
-
-@each("gpus", [64, 128, 256, 1024, 2048, 3072, 4096])
-def test_the_cheapest_of_two_tiers(gpus: int) -> None:
-    """Leaves and spines of 64 and 128 ports, in any mix, for up to 4,096 GPUs."""
-    i = one_to_one(8, LEAF, SPINE, max_tiers=2)
-    assert cheapest(i, gpus // 8).usd == pytest.approx(by_loops(i, gpus // 8))
-
-
-@pytest.mark.parametrize(("gpus", "mixed_musd", "one_model_musd"), [
-    pytest.param(4096, 19.689, 24.681, marks=pytest.mark.slow),
-    pytest.param(3072, 15.919, 19.711, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(("gpus", "mixed_musd", "one_model_musd"), slow((4096, 19.689, 24.681), (3072, 15.919, 19.711)))
 def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model_musd: float) -> None:
     """By hand: 4,096 GPUs take 128 leaves at $36K, 32 spines at $150K, and a link of either kind for each GPU."""
     found = cheapest(one_to_one(8, LEAF, SPINE), gpus // 8)

@@ -8,7 +8,7 @@ import pytest
 from each_case import each
 
 from planner.models.fabric.site_traffic import Loads, SiteTraffic, rank_order
-from planner.physics.network.transport import locality
+from planner.physics.network.locality import locality
 
 
 def test_the_ends_of_the_range() -> None:

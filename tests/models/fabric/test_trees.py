@@ -1,4 +1,4 @@
-"""Trees of four tiers: agreement with a brute force, rules at their edges, pins, and none missing at a target."""
+"""Trees of four tiers: agreement with a brute force, pins, none missing at a target, clocks, and shallow tables."""
 
 import dataclasses
 import itertools
@@ -9,15 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fabric_cases import PHI, beaten, cheapest, dearer, drawn_lengths, instance, request, switch, templates
+from fabric_cases import PHI, beaten, dearer, drawn_lengths, instance, request, switch, templates
 from fabric_zone_cases import FAMILIES, require_cheapest
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import FabricRequest, Options
+from planner.models import FabricRequest
 from planner.models.fabric import trees
-from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest, Ints
-from planner.models.fabric.fabric_templates import Templates, alternatives
+from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.solvers.signals import Deadline, OutOfTimeError
@@ -91,16 +90,10 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     r = random.Random(seed)
     switches = [switch(r.randint(3, 5), r.choice([500, 9000]), 1, port_gbps=800 / r.choice([1, 1, 2]))]
     if r.random() < 0.3:
-        switches = [
-            switch(r.randint(3, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4,
-             breakout_link_factor=r.choice([1, 0.25]))
-        ]  # fmt: skip
-    rules: dict[str, object] = {
-        "families": r.sample(sorted(FAMILIES), r.randint(1, 2)),
-        "max_lanes": 2,
-        "min_core_share": r.choice([0, 0.1, 1]),
-    }
-    rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
+        own, fast = (r.randint(3, 4), r.choice([500, 9000])), {"port_gbps": 800 * r.randint(1, 4), "breakout": 4}
+        switches = [switch(*own, **fast, breakout_link_factor=r.choice([1, 0.25]))]
+    rules: dict[str, object] = {"families": r.sample(sorted(FAMILIES), r.randint(1, 2)), "max_lanes": 2}
+    rules |= {"min_core_share": r.choice([0, 0.1, 1]), "spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.7:
         rules |= drawn_lengths(r)
     pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.5 else {}
@@ -122,59 +115,6 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 # --- rules at their edges -------------------------------------------------------------------------------------------
 
 
-def test_four_tiers_reach_what_three_do_not() -> None:
-    # 32 are the full tree, a 33rd is refused.
-    three, four = (instance(1, switch(4, 5000), max_tiers=n) for n in (3, 4))
-    assert cheapest(three, request(16)).design.tiers == 3
-    assert cheapest(three, request(17)) is None
-    d = cheapest(four, request(32)).design
-    assert (d.tiers, d.leaves, d.spines, d.cores, d.super_spines, d.switch_links) == (4, 16, 16, 16, 8, 96)
-    assert cheapest(four, request(33)) is None
-
-
-def test_bounds_shut_four_tiers_out() -> None:
-    asked = request(1200, group=8, groups=150, send=1.0)
-    three, four = (cheapest(instance(8, switch(64, 40e3), max_tiers=n), asked) for n in (3, 4))
-    assert three.design == four.design
-
-
-def test_a_window_for_the_zone_sets_its_uplinks() -> None:
-    """Zones of many groups' pipelines need uplinks that hide what leaves them."""
-    found = [
-        cheapest(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, send=hop)).design
-        for hop in (2.0, 1.0)
-    ]
-    share = [d.zone_uplinks / (d.leaf_down * d.domains_per_zone) for d in found]
-    assert all(d.zones > 1 and d.domains_per_zone < d.domains for d in found)
-    assert 0.5 <= share[0] < 1.0 <= share[1]
-
-
-def test_alternatives_know_zones() -> None:
-    """The first alternative is the optimum of four tiers, with its zones named, and slower ones cost less."""
-    i, r = instance(1, switch(4, 5000), max_tiers=4), request(24, send=4.0)
-    several = alternatives(i, r, Options())
-    assert several[0]["cost_usd"] == pytest.approx(cheapest(i, r).usd)
-    assert {x["tiers"] for x in several} >= {4}
-    assert all(("core_up" in x) == (x["tiers"] == 4) for x in several)
-
-
-Asked = list[SiteMode]
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Note the sites at which four tiers are sought."""
-    found: Asked = []
-
-    def noted(s: SiteMode, tiers: int) -> Ints:
-        found.extend([s] * (tiers == 4 and not s.mode.grouped))
-        return sizes(s, tiers)
-
-    sizes = SiteMode.sizes
-    monkeypatch.setattr(SiteMode, "sizes", noted)
-    return found
-
-
 def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tuple[float, float], float]]:
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
     s.front = DominanceTest(NO_OPTIONS, power_counts=False)
@@ -193,15 +133,16 @@ def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tu
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_four_tiers_at_a_target_are_missing(seed: int, asked: Asked) -> None:
+def test_no_four_tiers_at_a_target_are_missing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cheapest four tiers at a target, by plain loops, are beaten or equalled by a template."""
-    r = random.Random(seed)
+    r, tall, build = random.Random(seed), list[SiteMode](), trees.with_zones
+    monkeypatch.setattr(trees, "with_zones", lambda s, *sizes: tall.append(s) or build(s, *sizes))
     i = instance(r.choice([1, 2]), switch(r.choice([3, 4]), r.choice([1e5, 333.33])), max_tiers=4)
     traffic = SiteTraffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
     t = templates(i)
     x = t.options(traffic, r.choice([3, 4]))
     seen = 0
-    for site, domain in [(s, domain) for s in asked for domain in s.domain_sizes.tolist()]:
+    for site, domain in [(s, domain) for s in tall for domain in s.domain_sizes.tolist()]:
         for (send, allreduce), usd in by_loops(r, site, domain):
             seen += 1
             as_slow = (x.send <= PHI * send * (1 + 1e-8)) & (x.allreduce <= PHI * allreduce * (1 + 1e-8))
@@ -219,13 +160,6 @@ def test_pods_may_have_more_domains_than_their_count_needs() -> None:
         assert beaten(free, send, allreduce, usd)
 
 
-def large(deadline: Deadline) -> tuple[Templates, SiteTraffic]:
-    """Return the templates of a site whose tables of four tiers take long."""
-    i = instance(8, switch(64, 1e5), max_tiers=4)
-    traffic = SiteTraffic(stages=21, unit_racks=2, wrap=True, rails=8)
-    return templates(i, deadline=deadline), traffic
-
-
 def test_tables_read_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two looks at the clock a table takes a part of a CPU-second, and it ends at the first that is late."""
     last, longest, seen = time.process_time(), 0.0, 0
@@ -238,18 +172,20 @@ def test_tables_read_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OutOfTimeError
 
     monkeypatch.setattr(Deadline, "check", check)
-    t, traffic = large(Deadline())
+    t = templates(instance(8, switch(64, 1e5), max_tiers=4), deadline=Deadline())
     with pytest.raises(OutOfTimeError):
-        t.options(traffic, 46)
+        t.options(SiteTraffic(stages=21, unit_racks=2, wrap=True, rails=8), 46)
     assert seen == 200 and longest < 0.3 and not t.options_of
 
 
-def test_shallow_tables_have_three_tiers_where_these_join_all(asked: Asked) -> None:
+def test_shallow_tables_have_three_tiers_where_these_join_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a first plan four tiers are left out, but where nothing else joins the racks."""
+    asked, sizes = list[int](), SiteMode.sizes
+    monkeypatch.setattr(SiteMode, "sizes", lambda s, tiers: asked.append(tiers) or sizes(s, tiers))
     traffic = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2)
     for ports, needed in ((8, False), (4, True)):
         t = templates(instance(2, switch(ports, 1e5), max_tiers=4))
         asked.clear()
         x = t.options(traffic, 12, shallow=True)
-        assert len(x) and bool(asked) == bool(np.any(x.key[:, AT["core_up"]])) == needed
+        assert len(x) and (4 in asked) == bool(np.any(x.key[:, AT["core_up"]])) == needed
         assert math.isclose(x.usd.min(), t.options(traffic, 12).usd.min())

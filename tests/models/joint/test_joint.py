@@ -32,7 +32,7 @@ from planner.models.joint.site_choice import Sites
 from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
 from planner.models.joint.strategy_space import problem_of
 from planner.models.joint.strategy_tables import rounds_up_to
-from planner.physics.site import cost, wan
+from planner.physics.site import site_power, wan
 from planner.physics.training.parallel_strategy import layout_values
 from planner.planning.load import load_instance
 from planner.solvers.outcome import UnansweredError
@@ -80,7 +80,7 @@ def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
     (fastest,), h = solved(toy(seed)).plan.templates.values(), toy(seed).hardware
     spared = []
     for fabric_mw in (fastest.mw, fastest.mw * 0.999, 0.0):
-        i = toy(seed).replaced(limits__facility_power_mw=cost.facility_mw(h, h.racks or 0, fabric_mw))
+        i = toy(seed).replaced(limits__facility_power_mw=site_power.facility_mw(h, h.racks or 0, fabric_mw))
         found = require_optimum(i, Toy(i).best())
         spared.append(None if found.plan is None else found.plan.templates["cluster"].mw <= fabric_mw * (1 + 1e-9))
     assert spared == [True, True, None]

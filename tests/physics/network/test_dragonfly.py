@@ -5,13 +5,16 @@ import dataclasses
 import itertools
 import math
 import random
+from collections import Counter
 
 import numpy as np
 from each_case import each
 from fabric_graph import laid
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_cabling import wirable
 
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
 from planner.physics.network.fabric_designs import lay
 
@@ -27,17 +30,11 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     rails, racks, width = draw(st.integers(1, 4)), draw(st.integers(1, 24)), draw(st.integers(1, 2))
     domain, spare = draw(st.integers(1, 5)), draw(st.integers(0, 2))
     domains = math.ceil(racks / domain)
-    side = {
-        "rail_gpus": width, "apart": draw(st.integers(1, 2)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare,
-        "split": draw(st.integers(1, 3)),
-    }  # fmt: skip
+    side = {"rail_gpus": width, "apart": draw(st.integers(1, 2)), "lanes": draw(st.integers(1, 2))}
+    side |= {"leaf_spare": spare, "split": draw(st.integers(1, 3))}
     side |= {"rails": rails, "racks": racks, "leaf_down": domain * width, "leaf_bundle": draw(st.integers(1, 3))}
-    side |= {
-        "rails_per_pod": draw(st.integers(1, rails)),
-        "domains_per_pod": draw(st.integers(1, domains)),
-        "valiant": draw(st.booleans()),
-    }
-    side |= {"wan_ports": draw(st.sampled_from([0, 0, 1, 3, 10, 40]))}
+    side |= {"rails_per_pod": draw(st.integers(1, rails)), "domains_per_pod": draw(st.integers(1, domains))}
+    side |= {"valiant": draw(st.booleans()), "wan_ports": draw(st.sampled_from([0, 0, 1, 3, 10, 40]))}
     one = Dragonfly(ports=1, group_links=0, **side)
     plus = one.pods > 1 and draw(st.booleans())
     if one.pods == 1 and one.leaves == one.networks:
@@ -75,10 +72,8 @@ def test_largest_dragonfly_plus() -> None:
     """Shpiner et al. 2017."""
     # Switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups.
     half = 4
-    side = {
-        "rails": 1, "leaf_down": half, "leaf_up": half, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": half,
-        "group_links": 1,
-    }  # fmt: skip
+    side = {"rails": 1, "leaf_down": half, "leaf_up": half, "leaf_bundle": 1, "rails_per_pod": 1}
+    side |= {"domains_per_pod": half, "group_links": 1}
     racks = half**2 * (half**2 + 1)
     d = dataclasses.replace(made(DragonflyPlus, racks=racks, **side), ports=2 * half)
     assert d.faults() == []
@@ -90,19 +85,18 @@ def test_largest_dragonfly_plus() -> None:
 @settings(deadline=None)
 @given(dragonflies())
 def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
+    """The fullest switch has no port to spare: with one fewer the dragonfly is refused."""
     assert d.faults() == []
     found = laid(d)
     most = max(int(used.sum(axis=1).max()) for tier, used in found.used.items() if tier not in ("gpu", "wan-gateway"))
     assert most + d.leaf_spare * (d.tiers == 1) <= d.ports * d.split
-
-
-@settings(deadline=None)
-@given(dragonflies())
-def test_one_port_fewer_is_refused(d: Dragonfly) -> None:
     assert dataclasses.replace(d, ports=d.ports - 1).faults()
 
 
-def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
+def groups_of(d: Design, tier: str, box: np.ndarray) -> np.ndarray:
+    """Return the group of each switch of a tier; of a tree's top all that are of one network."""
+    if not d.grouped:
+        return box // d.top[1]
     if tier == "spine":
         return box // d.spines_per_pod
     across = math.ceil(d.rails / d.rails_per_pod)
@@ -113,31 +107,29 @@ def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
 @settings(deadline=None)
 @given(dragonflies())
 def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
-    local: dict[tuple[int, int], int] = {}
-    between: dict[tuple[int, int], int] = {}
-    at: dict[int, int] = {}
+    """Two routers of a group by a bundle, two groups by as many links, which its switches have in turn."""
+    local, between, at = Counter[tuple[int, int]](), Counter[tuple[int, int]](), Counter[int]()
     for c in (c for c in lay(d, block=10**6) if c.low_tier == c.high_tier):
         ga, gb = groups_of(d, c.low_tier, c.low), groups_of(d, c.high_tier, c.high)
         for a, b, x, y in zip(c.low.tolist(), c.high.tolist(), ga.tolist(), gb.tolist(), strict=True):
-            table, key = (local, (a, b)) if x == y else (between, (x, y))
-            table[key] = table.get(key, 0) + 1
-            for box in (a, b) if x != y else ():
-                at[box] = at.get(box, 0) + 1
+            if x == y:
+                local[a, b] += 1
+            else:
+                between[x, y] += 1
+                at.update((a, b))
     each = [g for n in range(d.networks) for g in itertools.combinations(range(n * d.pods, (n + 1) * d.pods), 2)]
     assert between == (dict.fromkeys(each, d.group_links) if d.group_links else {})
     assert set(local.values()) <= {d.leaf_bundle}
     if d.tiers == 1:
         assert len(local) == d.networks * sum(n * a * (a - 1) // 2 for a, n in d.group_sizes.items())
-    by_group: dict[int, list[int]] = {}
-    tier, n = ("spine", d.spines) if d.tiers == 2 else ("leaf", d.leaves)
-    for box, g in enumerate(groups_of(d, tier, np.arange(n)).tolist()):
-        by_group.setdefault(g, []).append(at.get(box, 0))
-    assert all(max(held) - min(held) <= 1 for held in by_group.values())
+    boxes = np.arange(d.top[1] * d.networks)
+    held, group = np.array([at[box] for box in boxes.tolist()]), groups_of(d, d.top[0], boxes)
+    assert all(np.ptp(held[group == g]) <= 1 for g in range(d.networks * d.pods))
 
 
 @settings(deadline=None)
-@given(dragonflies())
-def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
+@given(st.one_of(wirable(), dragonflies()))
+def test_a_wan_gateway_is_spread(d: Design) -> None:
     """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one."""
     held = [c for c in lay(d, block=10**6) if c.low_tier == "wan-gateway"]
     tier, n = d.top[0], d.top[1] * d.networks
@@ -147,20 +139,16 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
         assert (c.low // (d.wan_gateways // d.networks) == c.high // d.top[1]).all()
         assert np.bincount(c.low).max() <= d.ports // 2
     group = groups_of(d, tier, np.arange(n))
-    sums = np.bincount(group, weights=at, minlength=d.networks * d.pods).reshape(d.networks, d.pods)
-    assert (sums.max(axis=1) - sums.min(axis=1) <= 1).all()
-    assert all(np.ptp(at[group == g]) <= 1 for g in range(d.networks * d.pods))
+    sums = np.bincount(group, weights=at).reshape(d.networks, -1)
+    assert (np.ptp(sums, axis=1) <= 1).all()
+    assert all(np.ptp(at[group == g]) <= 1 for g in range(sums.size))
 
 
-@each(
-    ("kind", "side", "most", "said"),
-    [
-        (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),
-        (Dragonfly, {"domains_per_pod": 4}, 8, "leaf ports: 7 taken + 2 of the WAN gateway > 8 ports"),
-        (DragonflyPlus, {"domains_per_pod": 2, "leaf_up": 2}, 24,
-         "spine ports: 4 taken + 5 of the WAN gateway > 8 ports"),
-    ],
-)  # fmt: skip
+@each(("kind", "side", "most", "said"), [
+    (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),
+    (Dragonfly, {"domains_per_pod": 4}, 8, "leaf ports: 7 taken + 2 of the WAN gateway > 8 ports"),
+    (DragonflyPlus, {"domains_per_pod": 2, "leaf_up": 2}, 24, "spine ports: 4 taken + 5 of the WAN gateway > 8 ports"),
+])  # fmt: skip
 def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
     same = {"rails": 1, "racks": 18, "leaf_down": 3, "leaf_bundle": 1, "rails_per_pod": 1, "group_links": 2, **side}
     d = dataclasses.replace(made(kind, **same), ports=8)
@@ -187,12 +175,9 @@ def bisection_share(d: Dragonfly) -> float:
         if cables.low_tier == "gpu":
             gpus += np.bincount(cables.high, minlength=d.leaves)[:leaves]
             continue
-        low, high = (
-            (x, leaves * (tier == "spine"))
-            for x, tier in ((cables.low, cables.low_tier), (cables.high, cables.high_tier))
-        )
         own = cables.low < (leaves if cables.low_tier == "leaf" else spines)
-        for one, other in zip(low[0][own] + low[1], high[0][own] + high[1], strict=True):
+        low = cables.low[own] + leaves * (cables.low_tier == "spine")
+        for one, other in zip(low, cables.high[own] + leaves * (cables.high_tier == "spine"), strict=True):
             cut += d.link_nics * (sides[:, one] != sides[:, other])
     half = gpus.sum() / 2
     return float((cut + np.abs(sides[:, :leaves] @ gpus - half)).min()) / half
@@ -203,12 +188,8 @@ def drawn(r: random.Random, kind: type[Dragonfly]) -> Dragonfly:
     while True:
         rails, bundle = r.randint(1, 6), r.randint(1, 3)
         own = {"rails": rails, "racks": r.randint(3, 60), "leaf_down": r.randint(2, 12), "leaf_bundle": bundle}
-        own |= {
-            "rails_per_pod": r.randint(1, rails),
-            "domains_per_pod": r.randint(1, 4),
-            "group_links": r.randint(1, 12),
-        }
-        own |= {"link_gbps": r.choice([1.0, 2.0]), "lanes": r.choice([1, 2])}
+        own |= {"rails_per_pod": r.randint(1, rails), "domains_per_pod": r.randint(1, 4)}
+        own |= {"group_links": r.randint(1, 12), "link_gbps": r.choice([1.0, 2.0]), "lanes": r.choice([1, 2])}
         own |= {"leaf_up": bundle * r.randint(1, 4)} if kind is DragonflyPlus else {}
         d = kind.of(ports=64, **own)
         if d.pods > 1 and not d.faults() and (d.leaves + d.spines) // d.networks <= 15:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_dragonfly import dragonflies, groups_of, made
 
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, assured_links, part_sizes, unevenness
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, assured_links, part_sizes
 from planner.physics.network.fabric_designs import lay
 from planner.physics.network.transport import uplink_loads
 
@@ -22,16 +22,13 @@ SIDE = {
 }  # fmt: skip
 
 
-@each(
-    ("choices", "leaf_exit", "pod_exit"),
-    [
-        # A bundle of 4 is half for what a router sends and half for what it gets; two groups share 5 links.
-        ({}, 2.0, 5.0),
-        # 15 links leave a group of six routers, 7.5 of them for its own; a router has at most (1 + 5/15)/6 of them. A
-        # bundle takes that share of what the one sends and of what the other gets, and as much again of what passes.
-        ({"valiant": True}, 4 / (2 * (1 + 5 / 15) / 6 * (1 + 6 / 6)), 7.5),
-    ],
-)
+@each(("choices", "leaf_exit", "pod_exit"), [
+    # A bundle of 4 is half for what a router sends and half for what it gets; two groups share 5 links.
+    ({}, 2.0, 5.0),
+    # 15 links leave a group of six routers, 7.5 of them for its own; a router has at most (1 + 5/15)/6 of them. A
+    # bundle takes that share of what the one sends and of what the other gets, and as much again of what passes.
+    ({"valiant": True}, 4 / (2 * (1 + 5 / 15) / 6 * (1 + 6 / 6)), 7.5),
+])  # fmt: skip
 def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit: float, pod_exit: float) -> None:
     """Six GPUs of a leaf, 2·3 leaves of a group, over the links that they are assured of, each for two GPUs."""
     # An all-reduce between racks has a flow for each of the 3 GPUs that a rack has at a leaf, and of 2·3 in a group.
@@ -47,10 +44,12 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
 
 
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
+    """All routers may be one group, as two of one rail are."""
     d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert d.faults() == []
     assert (d.pods, d.group_sizes, d.exits["leaf"], d.oversubscription["spine"]) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
+    assert Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}).faults() == []
 
 
 def test_ports_of_unlike_groups() -> None:
@@ -73,18 +72,15 @@ def test_places_of_switches() -> None:
     assert [plus.racks_around(t) for t in ("gpu", "leaf", "spine", "wan-gateway")] == [1, 2, 6, 12]
 
 
-@each(
-    ("up", "links", "valiant", "leaf_exit", "pod_exit"),
-    [
-        # Two bundles of 4 to two spines: five links between two groups, of which four are whole shares of two spines.
-        (8, 5, False, 8, 4),
-        (8, 1, False, 4, 1),
-        # Three spines and five links: three of them, one to each.
-        (12, 5, False, 12, 3),
-        # By way of other groups: what a leaf sends and gets, and at most (1 + 1/15) of an even share at a spine.
-        (8, 5, True, 8 / 2 / (1 + 1 / 15), 7.5),
-    ],
-)
+@each(("up", "links", "valiant", "leaf_exit", "pod_exit"), [
+    # Two bundles of 4 to two spines: five links between two groups, of which four are whole shares of two spines.
+    (8, 5, False, 8, 4),
+    (8, 1, False, 4, 1),
+    # Three spines and five links: three of them, one to each.
+    (12, 5, False, 12, 3),
+    # By way of other groups: what a leaf sends and gets, and at most (1 + 1/15) of an even share at a spine.
+    (8, 5, True, 8 / 2 / (1 + 1 / 15), 7.5),
+])  # fmt: skip
 def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit: float, pod_exit: float) -> None:
     """A leaf has its bundles to the spines that links between groups use, a group whole shares of all its spines."""
     d = DragonflyPlus.of(**SIDE | {"group_links": links, "leaf_up": up, "valiant": valiant})
@@ -104,7 +100,6 @@ def test_shares_of_a_bundle() -> None:
     ):  # fmt: skip
         found, _ = assured_links(sizes, 1, None, links=links, groups=2, valiant=valiant)
         assert found == pytest.approx(share)
-    assert unevenness(4, 8) == 1 + 3 / 8
 
 
 @each(("kind", "choices", "said"), [
@@ -115,6 +110,8 @@ def test_shares_of_a_bundle() -> None:
     (Dragonfly, {"leaf_up": 21}, "ports: 21 local and 3 global stated, bundles and groups make others"),
     (Dragonfly, {"spine_up": 4}, "ports: 20 local and 4 global stated, bundles and groups make others"),
     (Dragonfly, {"rails_per_pod": 4, "domains_per_pod": 6, "leaf_bundle": 1}, "groups: 1 with 5 links to others"),
+    (Dragonfly, {"rails": 1, "racks": 2, "rails_per_pod": 1, "group_links": 0},
+     "groups: 1 of 1 router; several groups, or routers, expected"),
     (Dragonfly, {"ports": 25}, "leaf ports: 6 down + 23 up > 25 ports, each for 2 GPUs or a link up"),
     (DragonflyPlus, {"leaf_up": 6}, "leaf bundle: 6 uplinks are not whole bundles of 4"),
     (DragonflyPlus, {"leaf_up": 0}, "leaf bundle: 0 uplinks are not whole bundles of 4"),
@@ -131,13 +128,6 @@ def test_what_cannot_be_wired_is_said(kind: type[Dragonfly], choices: dict[str, 
     assert dataclasses.replace(good, **choices).faults()[0] == said
 
 
-def test_one_router_is_no_dragonfly() -> None:
-    """All racks at one router of each network leave nothing to join; two routers are a group."""
-    one = Dragonfly.of(**SIDE | {"rails": 1, "racks": 2, "rails_per_pod": 1, "group_links": 0})
-    assert one.faults() == ["groups: 1 of 1 router; several groups, or routers, expected"]
-    assert Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}).faults() == []
-
-
 Hop = tuple[str, int, int]  # kind of link, from, to; links between two groups apart by number
 Path = list[tuple[Hop, float]]
 
@@ -150,9 +140,8 @@ class Wires:
         self.leaf_of: dict[int, int] = {}
         self.width: dict[Hop, float] = defaultdict(float)
         self.between: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-        self.group = {
-            tier: groups_of(d, tier, np.arange(n)).tolist() for tier, n in (("leaf", d.leaves), ("spine", d.spines))
-        }
+        boxes = {"leaf": d.leaves, "spine": d.spines}
+        self.group = {tier: groups_of(d, tier, np.arange(n)).tolist() for tier, n in boxes.items()}
         self.members: dict[int, list[int]] = defaultdict(list)
         for leaf, g in enumerate(self.group["leaf"]):
             self.members[g].append(leaf)
@@ -227,9 +216,8 @@ def valiant(w: Wires, a: int, b: int) -> Path:
         for middle in w.members[v]:
             path += [(hop, share) for hop in w.back(y, middle)]
             for p, q, k in onward:
-                path += [
-                    (hop, share / len(onward)) for hop in (*w.local(middle, p), (f"link {k}", p, q), *w.back(q, b))
-                ]
+                hops = *w.local(middle, p), (f"link {k}", p, q), *w.back(q, b)
+                path += [(hop, share / len(onward)) for hop in hops]
     return path
 
 
@@ -273,15 +261,12 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
 @pytest.mark.parametrize(("size", "groups", "links"), [(4, 9, 1), (4, 9, 2), (3, 5, 1), (4, 7, 1), (2, 9, 2)])
 def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size: int, groups: int, links: int) -> None:
     """Of every shift of groups the worst loads links between groups exactly as counted."""
-    side = {
-        "rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size, "group_links": links,
-        "valiant": True,
-    }  # fmt: skip
+    side = {"rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size}
+    side |= {"group_links": links, "valiant": True}
     d = made(kind, racks=2 * size * groups, **side, **({"leaf_up": 4} if kind is DragonflyPlus else {}))
     w = Wires(d)
-    ends = sorted(w.leaf_of, key=lambda e: (w.group["leaf"][w.leaf_of[e]], w.leaf_of[e]))
-    found = [
-        loads(d, w, list(zip(ends, ends[k:] + ends[:k], strict=True))) for k in range(2 * size, len(ends), 2 * size)
-    ]
+    ends, group = sorted(w.leaf_of, key=lambda e: (w.group["leaf"][w.leaf_of[e]], w.leaf_of[e])), 2 * size
+    shifts = (ends[k:] + ends[:k] for k in range(group, len(ends), group))
+    found = [loads(d, w, list(zip(ends, shifted, strict=True))) for shifted in shifts]
     assert 0.5 <= max(local for local, _ in found) * d.exits["leaf"] / d.leaf_down <= 1 + 1e-9
     assert max(between for _, between in found) * d.exits["pod"] / (d.leaf_down * size) == pytest.approx(1)

@@ -1,7 +1,5 @@
 """The bill of a fabric, against every cable laid, measured and priced one by one; and the least of a link."""
 
-import dataclasses
-import itertools
 import math
 from collections import Counter
 
@@ -17,13 +15,12 @@ from planner.instance.network import Network, Switch
 from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.fabric_designs import (
     WAN_GATEWAY,
+    MediaTable,
     bill,
     flat_usd,
     lay,
     lengths,
-    media_table,
-    min_fabric_mw,
-    min_fabric_usd,
+    min_fabric,
     switch_counts,
     switch_usd,
     wan_gateway_bill,
@@ -46,16 +43,9 @@ def box(ports: int = 8, **more: float) -> Switch:
 def network(*media: dict[str, object], watt_usd: float = 5.0, switches: tuple[Switch, ...] = ()) -> Network:
     """Return a network, priced by length where there are media."""
     floor = {"rack_pitch_m": 1, "row_pitch_m": 3, "racks_per_row": 4, "rise_m": 1, "spread_m": 2} if media else None
-    return Network.model_validate(
-        {
-            "switches": [s.model_dump() for s in switches or (box(),)],
-            "optics": {"name": "o", "price_usd": 101, "power_watts": 19},
-            "cables": CABLES,
-            "floor": floor,
-            "media": media,
-            "power_usd_per_watt": watt_usd,
-        }
-    )
+    own = {"switches": [s.model_dump() for s in switches or (box(),)], "power_usd_per_watt": watt_usd}
+    own |= {"optics": {"name": "o", "price_usd": 101, "power_watts": 19}, "cables": CABLES}
+    return Network.model_validate(own | {"floor": floor, "media": media})
 
 
 def boxes_of(d: Design) -> list[Switch]:
@@ -123,6 +113,11 @@ def test_the_bill_is_that_of_every_switch_and_cable(d: Design, media: tuple, wat
         usd, watts = one_by_one(n, d, tiers)
         assert found.usd == pytest.approx(usd, rel=1e-9)
         assert math.isinf(usd) or found.mw * 1e6 == pytest.approx(watts, rel=1e-9)
+    if not media:
+        links = zip(flat_usd(n, s, d.split), (d.endpoint_links, d.switch_links + d.wan_gateway_links), strict=True)
+        boxes = [(switch_usd(n, box), d.tier_switches[tier]) for tier, box in zip(TIERS, (s, *above), strict=False)]
+        boxes.append((switch_usd(n, s), d.wan_gateways))
+        assert bill(n, s, d, above).usd == pytest.approx(sum(usd * count for usd, count in (*links, *boxes)))
 
 
 @settings(deadline=None)
@@ -131,8 +126,8 @@ def test_no_fabric_costs_less_than_its_least_links(d: Design, media: tuple) -> N
     s = box(d.ports)
     n = network(*media, switches=(s,))
     found = bill(n, s, d)
-    assert found.usd >= d.endpoint_links * min_fabric_usd(n) * (1 - 1e-9)
-    assert found.mw >= d.endpoint_links * min_fabric_mw(n) * (1 - 1e-9)
+    assert found.usd >= d.endpoint_links * min_fabric(n).usd * (1 - 1e-9)
+    assert found.mw >= d.endpoint_links * min_fabric(n).mw * (1 - 1e-9)
 
 
 @each("factor", [0.25, 4.0])
@@ -147,13 +142,13 @@ def test_the_least_of_a_link_is_met_by_a_full_switch(media: tuple, factor: float
     n = network(*media, switches=(s,))
     each = medium(n, 2.0) if media else kind(n, gpu=True)
     link = 1.5 * min(factor, 1) * (each[0] + 5 * each[1])
-    assert min_fabric_usd(n) == pytest.approx(link + (7001 + 1013 * 5) / 32)
+    assert min_fabric(n).usd == pytest.approx(link + (7001 + 1013 * 5) / 32)
     watts = 1013 / 32 + (0 if media else 1.5 * min(factor, 1) * 19)
-    assert min_fabric_mw(n) * 1e6 == pytest.approx(watts)
+    assert min_fabric(n).mw * 1e6 == pytest.approx(watts)
     full = Design(ports=8, rails=32, racks=1, leaf_down=32, split=4)
     if factor < 1:
         assert not full.faults()
-        assert bill(n, s, full).usd == pytest.approx(32 * min_fabric_usd(n))
+        assert bill(n, s, full).usd == pytest.approx(32 * min_fabric(n).usd)
         assert bill(n, s, full).mw * 1e6 == pytest.approx(32 * watts + (12 * each[1] if media else 0))
 
 
@@ -162,20 +157,9 @@ def test_the_cheapest_switch_bounds_a_fabric() -> None:
     cheap, cool = box(price_usd=1, power_watts=9000), box(price_usd=90_000, power_watts=1)
     n = network(switches=(cheap, cool), watt_usd=0.5)
     link, watts = 1.5 * 0.25 * (11 + 101 + 19 * 0.5), 1.5 * 0.25 * 19
-    assert min_fabric_usd(n) == pytest.approx(link + (1 + 9000 * 0.5) / 32)
-    assert min_fabric_mw(n) * 1e6 == pytest.approx(watts + 1 / 32)
-    assert (min_fabric_usd(None), min_fabric_mw(None)) == (0.0, 0.0)
-
-
-@settings(deadline=None)
-@given(wirable())
-def test_flat_prices_times_counts_are_the_bill(d: Design) -> None:
-    d, n = dataclasses.replace(d, wan_ports=0), network()
-    s = box(d.ports)
-    ends, up = flat_usd(n, s, d.split)
-    total = d.switches * switch_usd(n, s) + d.endpoint_links * ends + d.switch_links * up
-    assert bill(n, s, d).usd == pytest.approx(total, rel=1e-9)
-    assert flat_usd(n, s) == flat_usd(n, s, 1)
+    assert min_fabric(n).usd == pytest.approx(link + (1 + 9000 * 0.5) / 32)
+    assert min_fabric(n).mw * 1e6 == pytest.approx(watts + 1 / 32)
+    assert (min_fabric(None).usd, min_fabric(None).mw) == (0.0, 0.0)
 
 
 def test_lengths_are_of_account_only_with_media() -> None:
@@ -185,15 +169,8 @@ def test_lengths_are_of_account_only_with_media() -> None:
     assert bill(bare, box(), d) == bill(network(), box(), d) != bill(n, box(), d)
 
 
-def test_runs_of_no_cable_need_no_medium() -> None:
-    """A dragonfly of one group has no cable between groups, of whatever length: its bill is finite."""
-    n = network(COPPER)
-    bills = [bill(n, box(), Design(ports=8, rails=1, racks=racks, leaf_down=racks)).usd for racks in (1, 2, 20)]
-    assert [math.isinf(x) for x, _ in itertools.pairwise(bills)] == [False, False] and math.isinf(bills[-1])
-
-
 def test_a_cable_as_long_as_its_reach_is_reached_whatever_the_rounding_of_its_length() -> None:
     """On a floor of 1.2 by 2.4 m a cable of 5 m is 5.000000000000001 m long by the sum of its parts."""
-    table = media_table(network({**COPPER, "reach_m": 5.0}, LONG))
+    table = MediaTable.of(network({**COPPER, "reach_m": 5.0}, LONG).media)
     metres = np.array([5.0, abs(2.4 - 5.4) + 2, (3 * 1.2 + 2.4) / 1.2, np.nextafter(5.0, 6.0), 5.001])
     assert table.choose(metres).tolist() == [0, 0, 0, 0, 1]

@@ -55,50 +55,55 @@ def test_the_ring_takes_the_best_order() -> None:
 
 def test_times_by_hand() -> None:
     """10 GB at 100 Gbps are 0.8 s. A ring of three sends 4/3 and waits 2 x 40 ms, a tree from b twice and 38 ms."""
-    three = SITES[:3]
-    assert seconds(ring(three, 1e10, rtt), WAN, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 2 * 0.040)
-    root = tree(three, 1e10, rtt)
-    assert root.order == ("b", "a", "c")
-    assert seconds(root, WAN, 100.0, rtt) == pytest.approx(2 * 0.8 + 0.038)
+    # With three trips for one each of these waits is thrice as long, and every link of the ring says so.
+    ring_of_three, root, thrice = ring(SITES[:3], 1e10, rtt), tree(SITES[:3], 1e10, rtt), Wan(round_trips=3.0)
+    for w, trips in ((WAN, 1), (thrice, 3)):
+        assert seconds(ring_of_three, w, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + trips * 2 * 0.040)
+        assert seconds(root, w, 100.0, rtt) == pytest.approx(2 * 0.8 + trips * 0.038)
+    assert {x.trips for x in sync_demands(thrice, ring_of_three, 5.0, rtt)} == {6.0}
 
 
 def test_the_root_of_a_tree_has_the_shortest_slowest_link() -> None:
-    """A site that is near to most, and far from one, is none."""
+    """A site that is near to most, and far from one, is none; of five sites in a row it is the middle."""
     ms = {"ab": 6.0, "ac": 1.0, "ad": 10.0, "bc": 6.0, "bd": 6.0, "cd": 10.0}
     assert tree("abcd", 1.0, lambda x, y: ms["".join(sorted((x, y)))]).order[0] == "b"
+    form = tree("edcba", 1e9, on_a_line)
+    assert form.order == ("c", "a", "b", "d", "e")
+    (phase,) = form.phases
+    assert (phase.links, phase.link_bytes, phase.trips) == ((("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")), 2e9, 1)
 
 
-@each("groups", [[], [["a", "b", "c"]], [["a"], ["b"]], [["a", "b"], ["c"]]])
-def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
-    """Parts change hands between equal positions: there must be two groups, and as many in each."""
-    assert hierarchical(groups, 1.0, rtt) is None
+@each(("groups", "names"), [
+    ([["a"]], []), ([["a", "b", "c"]], ["ring", "tree"]), ([["a"], ["b"]], ["ring", "tree"]),
+    ([["a", "b"], ["c"]], ["ring", "tree"]), ([["a", "b"], ["d", "c"]], ["ring", "tree", "hierarchical"]),
+])  # fmt: skip
+def test_forms_are_named_plainest_first(groups: list[list[str]], names: list[str]) -> None:
+    """Of two levels only groups of as many: parts change hands between equal positions; one site exchanges nothing."""
+    assert [f.name for f in forms(dict(zip("xyz", groups, strict=False)), 1.0, rtt)] == names
 
 
-@each(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
-def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
+COASTS = {"east": ["a", "b"], "west": ["c", "d"]}
+
+
+@each(("groups", "size", "trips", "window", "name"), [
+    ({"x": SITES[:3]}, 1e9, even, 0.079, "tree"), ({"x": SITES[:3]}, 1e9, even, 0.081, "ring"),
+    (COASTS, 1e12, rtt, 10.0, "hierarchical"),
+])  # fmt: skip
+def test_the_form_of_the_least_rate(groups, size: float, trips, window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
-    assert wan.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
-
-
-def test_two_levels_win_where_groups_are_near() -> None:
-    """Four sites on two coasts: the ring's bytes and fewer waits."""
-    found = wan.choose_form(WAN, forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), 10.0, rtt)
-    assert found.name == "hierarchical"
+    # Four sites on two coasts: the ring's bytes and fewer waits.
+    assert wan.choose_form(WAN, forms(groups, size, trips), window, trips).name == name
 
 
 @given(st.floats(1e8, 1e13), st.floats(0.2, 100), st.sampled_from(["ring", "tree", "hierarchical"]))
 def test_the_need_fills_the_window(size: float, window: float, name: str) -> None:
-    form = next(f for f in forms({"east": ["a", "b"], "west": ["c", "d"]}, size, rtt) if f.name == name)
+    form = next(f for f in forms(COASTS, size, rtt) if f.name == name)
     need = form_need_gbps(form, WAN, window, rtt)
     assert seconds(form, WAN, need, rtt) == pytest.approx(window)
     shared = sync_demands(WAN, form, window, rtt)
     assert {(x.a, x.b) for x in shared} == {p for phase in form.phases for p in phase.links}
     each = [wan.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(x.a, x.b) / 1e3) for x in shared]
     assert max(each) == pytest.approx(need)
-
-
-def test_one_site_exchanges_nothing() -> None:
-    assert forms({"east": ["a"]}, 1e9, rtt) == ()
 
 
 TEN = "abcdefghij"
@@ -125,30 +130,12 @@ def test_many_sites_go_on_to_the_nearest() -> None:
 def test_two_levels_of_unlike_counts() -> None:
     """Three groups of two: a ring of two inside, then rings of three with half of it: 1·S and 4/3·S/2, 1 + 2 trips."""
     # Two groups of three: 4/3·S and 1·S/3, 2 + 1 trips. Both carry the bytes of a ring over six.
-    for groups, inside, across in (
-        (["ab", "cd", "ef"], (1.0, 1), (2 / 3, 2)),
-        (["abc", "def"], (4 / 3, 2), (1 / 3, 1)),
-    ):
+    for groups, inside, across in ((["ab", "cd", "ef"], (1, 1), (2 / 3, 2)), (["abc", "def"], (4 / 3, 2), (1 / 3, 1))):
         form = hierarchical([tuple(g) for g in groups], 3e9, on_a_line)
-        assert [(p.link_bytes / 3e9, p.trips) for p in form.phases] == [
-            (pytest.approx(inside[0]), inside[1]),
-            (pytest.approx(across[0]), across[1]),
-        ]
+        shares = [x for p in form.phases for x in (p.link_bytes / 3e9, p.trips)]
+        assert shares == pytest.approx([*inside, *across])
         assert set(form.order) == set("abcdef") and len(form.order) == 6
         assert sum(p.link_bytes for p in form.phases) == pytest.approx(wan.exchange_bytes(3e9, 6))
-
-
-def test_the_root_has_the_shortest_slowest_link() -> None:
-    """Of five sites in a row the middle; a link for every other site, of twice the gradient, waits one round trip."""
-    form = tree("edcba", 1e9, on_a_line)
-    assert form.order == ("c", "a", "b", "d", "e")
-    (phase,) = form.phases
-    assert (phase.links, phase.link_bytes, phase.trips) == ((("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")), 2e9, 1)
-
-
-def test_forms_are_named_plainest_first() -> None:
-    assert [f.name for f in forms({"x": ["a", "b"]}, 1.0, rtt)] == ["ring", "tree"]
-    assert [f.name for f in forms({"x": ["a", "b"], "y": ["d", "c"]}, 1.0, rtt)] == ["ring", "tree", "hierarchical"]
 
 
 def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
@@ -171,10 +158,3 @@ def test_the_time_that_a_step_counts_on(gbps: float | None, ms: float | None, ex
     """1 GB in a ring of four sends 1.5 GB a link; with 3 round trips of 40 ms each; without a rate the window."""
     thrice = Wan(round_trips=3.0)
     assert wan.assumed_window_seconds(thrice, 1e9, 4, 7.0, gbps, ms) == pytest.approx(expected)
-
-
-def test_round_trips_count_as_often_as_the_exchange_waits() -> None:
-    """Three trips for one: the ring of three waits six times 40 ms, and every link says so."""
-    thrice, three = Wan(round_trips=3.0), ring(SITES[:3], 1e10, rtt)
-    assert seconds(three, thrice, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 6 * 0.040)
-    assert {x.trips for x in sync_demands(thrice, three, 5.0, rtt)} == {6.0}

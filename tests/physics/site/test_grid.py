@@ -29,26 +29,16 @@ def grid(reading: str = "explicit", **rules: object) -> Grid:
     return Grid(balancing_authorities=(), nodes=(NODE,), lines=LINES, new_lines=NEW, rules=on)
 
 
-def test_the_largest_circuit_is_of_the_node() -> None:
-    """Of 3 x 100 and 150 MW at the node 150 is the largest, whatever stands elsewhere; nothing without lines."""
-    assert largest_circuit_mw(grid(), "n") == 150
-    assert largest_circuit_mw(grid(), "nowhere") == 0
-
-
-@each(
-    ("built", "steps", "explicit", "capacity", "less_one"),
-    [
-        ({}, 0, 400, 450, 300),
-        ({}, 2, 400 + 60, 450 + 60, 300 + 60),
-        # Two circuits of 120 MW: the old one of 150 stays the largest.
-        ({"4": 2}, 0, 400 + 240, 450 + 240, 300 + 240),
-        # A new one of 180 is now the one to lose; the old one, which was out of the 400, is back.
-        ({"5": 1}, 0, 400 + 180 - 180 + 150, 450 + 180, 450 + 180 - 180),
-        ({"4": 1, "5": 2}, 1, 400 + 120 + 360 + 30 - 30, 450 + 120 + 360 + 30, 450 + 120 + 360 + 30 - 180),
-        # None built, and built elsewhere, add nothing and are no circuit to lose.
-        ({"5": 0, "6": 2}, 0, 400, 450, 300),
-    ],
-)
+@each(("built", "steps", "explicit", "capacity", "less_one"), [
+    ({}, 0, 400, 450, 300), ({}, 2, 400 + 60, 450 + 60, 300 + 60),
+    # Two circuits of 120 MW: the old one of 150 stays the largest.
+    ({"4": 2}, 0, 400 + 240, 450 + 240, 300 + 240),
+    # A new one of 180 is now the one to lose; the old one, which was out of the 400, is back.
+    ({"5": 1}, 0, 400 + 180 - 180 + 150, 450 + 180, 450 + 180 - 180),
+    ({"4": 1, "5": 2}, 1, 400 + 120 + 360 + 30 - 30, 450 + 120 + 360 + 30, 450 + 120 + 360 + 30 - 180),
+    # None built, and built elsewhere, add nothing and are no circuit to lose.
+    ({"5": 0, "6": 2}, 0, 400, 450, 300),
+])  # fmt: skip
 def test_what_a_node_can_draw(built, steps, explicit, capacity, less_one) -> None:
     """The figure given, or 3·100 + 150 MW of circuits, with those built and steps of 30 MW; less the largest."""
     assert usable_interconnect_mw(grid(), NODE, built, steps) == explicit
@@ -60,6 +50,7 @@ def test_what_a_node_can_draw(built, steps, explicit, capacity, less_one) -> Non
 def test_a_node_without_a_figure_has_none() -> None:
     """The explicit reading needs the figure, the others do not; steps count only where they can be bought."""
     bare = NODE.replaced(interconnect_mw=None, upgrade=None)
+    assert largest_circuit_mw(grid(), "nowhere") == 0
     assert usable_interconnect_mw(grid(), bare, {"4": 1}) is None
     assert usable_interconnect_mw(grid("capacity"), bare, {}, 5) == 450
 
@@ -102,22 +93,16 @@ def balanced(net: PowerNetwork, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_flows_keep_the_balance_and_the_angles(seed: int) -> None:
-    net, _ = drawn(seed)
+def test_outages_are_those_of_the_network_without_the_circuit(seed: int) -> None:
+    """A circuit out shifts flows as a network built without it says; bridges are those that part the graph."""
+    # Flows keep the balance of every node, and by the PTDF are the same.
+    net, lines = drawn(seed)
     p = balanced(net, seed)
     flow, left = net.flows(p), p.copy()
     np.subtract.at(left, net.a, flow)
     np.add.at(left, net.b, flow)
     assert np.abs(left).max() < 1e-9
     assert net.ptdf(range(len(flow))) @ p == pytest.approx(flow)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_outages_are_those_of_the_network_without_the_circuit(seed: int) -> None:
-    """A circuit out shifts flows as a network built without it says; bridges are those that part the graph."""
-    net, lines = drawn(seed)
-    p = balanced(net, seed)
-    flow = net.flows(p)
     graph = nx.MultiGraph((a, b) for a, b, c, _ in lines for _ in range(c))
     for k, (a, b, c, x) in enumerate(lines):
         graph.remove_edge(a, b)

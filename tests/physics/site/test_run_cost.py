@@ -2,14 +2,12 @@
 
 import math
 import random
-from typing import Any
 
 import pytest
 from each_case import each
 from worked_plan import instance_with, small, worked
 
 from planner.errors import InputError
-from planner.instance.instance import Instance
 from planner.physics.site import cost
 from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Cost, RunPlan
@@ -52,13 +50,14 @@ def test_a_run_by_hand() -> None:
 
 
 def test_the_last_year_is_a_part() -> None:
-    """Of 2.5 years the third is half a year, and the years add up to the whole."""
+    """Of 2.5 years the third is half a year, and the years add up to the whole; a long run lists its first ones."""
     x = of(2.5 * YEAR_DAYS)
     assert [y.years for y in x.by_year] == [1, 1, 0.5]
-    for part, usd in x.usd.items():
-        if part != "capital":
-            assert sum(y.usd[part] for y in x.by_year) == pytest.approx(usd)
+    for part in x.usd.keys() - {"capital"}:
+        assert sum(y.usd[part] for y in x.by_year) == pytest.approx(x.usd[part])
     assert sum(y.energy_mwh for y in x.by_year) == pytest.approx(x.energy_mwh)
+    x = of(1e4 * YEAR_DAYS)
+    assert len(x.by_year) == cost.MAX_YEARS and x.replacements == {"racks": 4999, "fabric": 2499}
 
 
 @each(("years", "times"), [(0.0, 0), (1.9, 0), (2.0, 0), (2.1, 1), (4.0, 1), (4.1, 2), (0.3 / 0.1, 1)])
@@ -70,39 +69,32 @@ def test_whole_lives_replace_nothing_at_their_end(years: float, times: int) -> N
 def test_years_by_one_add_up_for_any_life() -> None:
     dice = random.Random(5)
     for _ in range(300):
-        years, life = (
-            dice.choice([dice.uniform(0, 30), float(dice.randint(0, 30))]),
-            dice.choice([0.1, 0.25, 1, 2, 3.3]),
-        )
+        years, life = dice.choice([dice.uniform(0, 30), dice.randint(0, 30)]), dice.choice([0.1, 0.25, 1, 2, 3.3])
         count = math.ceil(years - 1e-9)
         by_year = [cost.replacements(years, life, n) for n in range(count)]
         assert by_year == sorted(by_year)
         assert (by_year[-1] if by_year else 0) == cost.replacements(years, life)
 
 
-@each("years", [0.0, 2.0])
-def test_without_figures_it_is_the_bill(years: float) -> None:
+@each("years", [0.0, 2.0, None])
+def test_without_figures_it_is_the_bill(years: float | None) -> None:
     """Where no life, upkeep and staff are given, the given years of operation cost what the bill counts."""
+    # Years left out are those of the run, of which the bill counts none.
     plan = small(limits__operation_years=years)
-    found = cost.section(plan.instance, 900.0, plan.cost, 0, plan.sites)
-    assert found.years == years
-    assert found.total_cost_of_ownership_usd == pytest.approx(plan.cost.total_usd, rel=1e-15)
-
-
-def test_years_left_out_do_not_count_against_the_budget() -> None:
-    """The bill is as it was: no year of operation, though the run has some."""
-    plan = small()
-    assert plan.instance.limits.operation_years is None and plan.instance.limits.budgeted_years == 0
-    assert plan.cost.operation_years == 0 and plan.cost.total_usd == sum(plan.cost.capex_usd.values())
     found = cost.section(plan.instance, 365.0, plan.cost, 0, plan.sites)
-    assert found.years == 1 and found.usd["energy"] == pytest.approx(plan.cost.opex_usd_per_year["energy"])
+    assert found.years == (1 if years is None else years)
+    own = plan.cost.opex_usd_per_year["energy"] if years is None else 0.0
+    assert plan.instance.limits.budgeted_years == plan.cost.operation_years == (years or 0)
+    assert found.total_cost_of_ownership_usd == pytest.approx(plan.cost.total_usd + own, rel=1e-15)
+
+
+BARE = Cost(capex_usd={"racks": 900.0}, opex_usd_per_year={}, operation_years=0.0, total_usd=900.0)
 
 
 def test_without_sites_what_is_not_known_is_said() -> None:
     """Of sites that are not chosen the racks draw, no price is known, and the section names what is left out."""
-    i: Instance = instance_with()
-    bare = Cost(capex_usd={"racks": 900.0}, opex_usd_per_year={}, operation_years=0.0, total_usd=900.0)
-    x = cost.section(i, 365.0, bare, 3)
+    i = instance_with()
+    x = cost.section(i, 365.0, BARE, 3)
     mw = 3 * i.hardware.rack.it_kw * i.hardware.facility_overhead_factor / 1e3
     assert x.energy_mwh == pytest.approx(8760 * mw) and "energy" not in x.usd and x.carbon_tonnes is None
     assert {"grid", "network", "hardware.rack.life_years", "operation.staff_usd_per_year"} <= set(x.not_counted)
@@ -111,16 +103,10 @@ def test_without_sites_what_is_not_known_is_said() -> None:
 def test_a_cluster_without_a_grid_has_its_own_price() -> None:
     own = {"operation": {"energy_usd_per_mwh": 100.0, "carbon_kg_per_mwh": 10.0}}
     i = instance_with(**own).replaced(grid=None, wan=None, network=None)
-    bare = Cost(capex_usd={"racks": 900.0}, opex_usd_per_year={}, operation_years=0.0, total_usd=900.0)
-    x = cost.section(i, 365.0, bare, 4)
+    x = cost.section(i, 365.0, BARE, 4)
     assert x.usd["energy"] == pytest.approx(100 * x.energy_mwh) and x.carbon_tonnes == pytest.approx(x.energy_mwh / 100)
     with pytest.raises(InputError, match=r"operation\.energy_usd_per_mwh: .* remove"):
         load_instance(instance_with(**own))
-
-
-def test_a_long_run_lists_its_first_years() -> None:
-    x = of(1e4 * YEAR_DAYS)
-    assert len(x.by_year) == cost.MAX_YEARS and x.replacements == {"racks": 4999, "fabric": 2499}
 
 
 HOURS = 8760.0
@@ -143,18 +129,13 @@ def test_capital_at_run_prices_is_what_the_run_costs(years, life, operation, cab
     assert alike_usd(plan.instance, years) == years * operation.get("staff_usd_per_year", 0.0)
 
 
-def bare(**changes: Any) -> Any:
-    """Return the worked instance with twelve racks of a cluster, without a grid."""
-    i = instance_with(**changes)
-    return i.replaced(grid=None, wan=None, hardware__racks=12)
-
-
 @each("inside", [True, False])
 @each("usd", [None, 80.0])
 def test_energy_without_a_grid(inside: bool, usd: float | None) -> None:
     """Of 12 racks at 0.15 MW each all plans pay alike; of the fabric by the watt, unless the racks' draw has it in."""
     own = {"operation__energy_usd_per_mwh": usd, "operation__staff_usd_per_year": 100.0}
-    i = bare(hardware__overhead_includes_fabric=inside, network__power_usd_per_watt=3.0, **own)
+    i = instance_with(hardware__overhead_includes_fabric=inside, network__power_usd_per_watt=3.0, **own)
+    i = i.replaced(grid=None, wan=None, hardware__racks=12)
     priced = at_run_prices(i, 5.0)
     assert priced.limits.operation_years is None and i.limits.operation_years is None
     assert alike_usd(i, 5.0) == pytest.approx(500 + 5 * HOURS * 12 * 0.15 * (usd or 0.0))
@@ -169,11 +150,8 @@ def test_every_part_of_the_fabric_has_its_price() -> None:
     i = instance_with(network__media=media, network__power_usd_per_watt=3.0, operation=UPKEEP, **CABLES)
     n, times = at_run_prices(i, 6.0).network, 1 + 0.1 * 6 + 1
     assert n is not None and i.network is not None
-    assert n.switches[0].price_usd == pytest.approx(1e4 * times)
-    assert n.optics.price_usd == pytest.approx(100 * times)
-    assert (n.cables.endpoint_usd, n.cables.switch_usd) == pytest.approx((30 * times, 20 * times))
-    assert (n.media[0].price_usd, n.media[0].usd_per_m) == pytest.approx((10 * times, 2 * times))
-    assert n.power_usd_per_watt == pytest.approx(3 * times)
+    paid = n.switches[0].price_usd, n.optics.price_usd, n.cables.endpoint_usd, n.cables.switch_usd
+    paid += n.media[0].price_usd, n.media[0].usd_per_m, n.power_usd_per_watt
+    assert paid == pytest.approx([usd * times for usd in (1e4, 100, 30, 20, 10, 2, 3)])
     assert at_run_prices(i, 6.0).hardware.rack.price_usd == pytest.approx(2e6 * 1.6)
-    alone = i.replaced(network=None)
-    assert at_run_prices(alone, 6.0).network is None
+    assert at_run_prices(i.replaced(network=None), 6.0).network is None

@@ -18,7 +18,7 @@ from planner.models.joint.search.goal import Goal
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Floats, Ints
-from planner.physics.network.fabric_designs import min_fabric_usd
+from planner.physics.network.fabric_designs import min_fabric
 
 RATIO = 1.3  # from one number of racks of the table to the next
 
@@ -69,7 +69,7 @@ RACKS_ALONE = MinPrices(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=
 def floor_of(world: World) -> MinPrices:
     """Read the least prices of a capital floor from a world's sites and fabrics."""
     network = world.problem.instance.network
-    each = min_fabric_usd(network)
+    each = min_fabric(network).usd
     sites = world.sites
     if sites is None:
         return MinPrices(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)

@@ -21,7 +21,7 @@ from planner.models.sites import split_model
 from planner.models.sites.grid_rules import columns
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData, gather, load_mw, scenario_musd
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, site_power, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
 from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
@@ -102,10 +102,10 @@ def sites_plan(
                 modules=modules[site],
                 racks=count,
                 gpus=count * h.rack.gpus,
-                it_mw=cost.it_mw(h, count, mw),
-                facility_mw=cost.facility_mw(h, count, mw),
+                it_mw=site_power.it_mw(h, count, mw),
+                facility_mw=site_power.facility_mw(h, count, mw),
                 interconnect_mw=usable if data.grid.rules.interconnect.enabled else None,
-                cooling_m2=cost.cooling_m2(h, count, mw),
+                cooling_m2=site_power.cooling_m2(h, count, mw),
                 latitude=node.latitude,
                 longitude=node.longitude,
             )
@@ -162,7 +162,7 @@ def _scenario(
     load, usd = _nonzero({site: pyo.value(load_mw(block, year, [site])) for site in running}), 0.0
     for site, count in racks.items():
         drawn = load.get(site, 0.0)
-        curtailed = max(cost.facility_mw(data.hardware, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
+        curtailed = max(site_power.facility_mw(data.hardware, count, fabric_mw.get(site, 0.0)) - drawn, 0.0)
         usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(site))
         usd += cost.energy_usd_per_year(curtailed, data.grid.rules.curtailment_usd_per_mwh)
     return ScenarioRun(running_mw=load, energy_usd_per_year=usd, **_dispatch(block, year))
