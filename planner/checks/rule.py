@@ -26,7 +26,7 @@ def needs(*names: str) -> Callable[[Callable[..., Violations]], Rule]:
         def checked(physics: PlanPhysics) -> Violations:
             instance, workload = physics.instance, physics.instance.workload
             owners: dict[str, object] = {"network": instance, "metrics": physics, "choose": workload, "model": workload}
-            owners |= dict.fromkeys(("cheaper", "simplest", "freed"), physics.plan.objective)
+            owners |= {name: physics.plan.objective for name in names if name in ("cheaper", "simplest", "freed")}
             found = [getattr(owners.get(name, physics.plan), name, None) for name in names]
             if not any(part is None for part in found) and not ("layout" in names and physics.faults):
                 yield from rule(physics, *found)
