@@ -84,6 +84,11 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
+def short_percent(share: float) -> str:
+    """Write a share as whole percent from 10 on, in tenths below."""
+    return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
+
+
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, in the plural unless it is 1."""
     many = "leaves" if noun == "leaf" else f"{noun}es" if noun.endswith("ch") else f"{noun}s"

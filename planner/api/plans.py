@@ -239,7 +239,6 @@ def frontier(
     PlannerError
         The input cannot be used, or has no such curve: a fabric alone, pools, a model chosen for the least loss.
     """
-    from planner.instance.instance import refuse_without_curve
     from planner.models import Options
     from planner.planning import frontier as search
     from planner.planning.solve import read_question
@@ -248,7 +247,8 @@ def frontier(
 
     options = Options(time_limit=time_limit, seed=seed, threads=threads)
     with ending_at_once():
-        request = read_question(changed(instance, set) if set else instance, None, constants, refuse_without_curve)
+        asked = changed(instance, set) if set else instance
+        request = read_question(asked, None, constants, search.refuse_without_curve)
     reporter = Reporter(on_line=progress, on_event=on_progress)
     with ended_by(interrupt):
         return search.frontier_of(request, options, reporter, epsilon=epsilon, points=points)

@@ -57,7 +57,7 @@ def design(
     as_json: Annotated[bool, "Print the plan as JSON and nothing else."] = False,
 ) -> None:
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
-    from planner.imports.fabric_options import fabric_data
+    from planner.imports.fabric_question import fabric_data
     from planner.planning.load import question_of
     from planner.report.summary import summary, terminal_width
 

@@ -21,7 +21,8 @@ from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, 
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_designs
-from planner.physics.network.clos_fabric import Design, Ints, Metres
+from planner.physics.network.cable_lengths import Metres
+from planner.physics.network.clos_fabric import Design, Ints
 from planner.physics.network.fabric_designs import NO_MEDIUM, WAN_GATEWAY, StageCables, switch_counts
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan

@@ -425,15 +425,6 @@ def of_one_layout(instance: Instance) -> Instance:
     return instance
 
 
-def refuse_without_curve(instance: Instance) -> Instance:
-    """Return an instance that has a curve of money against days. InputError: not of one layout and one model."""
-    if instance.objective.minimize == "loss":
-        problem = "is loss, whose model changes with the money: it has no curve of money against days"
-        remedy = "set it to days_to_train, with the model to train in workload.model"
-        raise InputError(f"objective.minimize: {problem}; {remedy}")
-    return of_one_layout(instance)
-
-
 def grid_problems(grid: Grid) -> Iterator[str]:
     """Yield the faults in the names, corridors, soft rules and scenarios of a grid, as complaints."""
     authorities = dict.fromkeys(sorted(area.id for area in grid.balancing_authorities))

@@ -150,7 +150,7 @@ class PlanPhysics:
 
     @cached_property
     def faults(self) -> list[str]:
-        """List the faults of the plan's layout: entries from which no figure can be computed."""
+        """List the faults of the plan's layout: entries from which its physics cannot be computed."""
         return list(layout_faults(self.plan.layout)) if self.plan.layout else []
 
     @cached_property

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
 from planner.checks.check_plan import check
-from planner.instance.instance import FabricInstance, Instance
+from planner.errors import InputError
+from planner.instance.instance import FabricInstance, Instance, of_one_layout
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointCache, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
@@ -41,6 +42,15 @@ MOST_WORK = 3_500_000  # rows and nodes of all questions, after which no other i
 WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
 TIGHT = 1 - 1e-9
 WITHIN = 0.03  # share in days and capital within which the curve is proven unless another is asked for
+
+
+def refuse_without_curve(instance: Instance) -> Instance:
+    """Return an instance that has a curve of money against days. InputError: not of one layout and one model."""
+    if instance.objective.minimize == "loss":
+        problem = "is loss, whose model changes with the money: it has no curve of money against days"
+        remedy = "set it to days_to_train, with the model to train in workload.model"
+        raise InputError(f"objective.minimize: {problem}; {remedy}")
+    return of_one_layout(instance)
 
 
 @dataclass(frozen=True, slots=True)

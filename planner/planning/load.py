@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError
-from planner.imports.fabric_options import LOSSES
+from planner.imports.fabric_question import LOSSES
 from planner.imports.instance_file import instance_data, read_instance_file
 from planner.instance.base_types import Faults, out_of_range, validated
 from planner.instance.instance import (

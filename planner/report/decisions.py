@@ -17,7 +17,20 @@ from planner.plan import plan_sections
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, SiteFabric, name_of_part
-from planner.units import amount, counted, duration, gap, memory, money, percent, power, ratio, short, storage, to_one
+from planner.units import (
+    amount,
+    counted,
+    duration,
+    gap,
+    memory,
+    money,
+    power,
+    ratio,
+    short,
+    short_percent,
+    storage,
+    to_one,
+)
 
 Kind = Literal["fault", "verdict", "figure", "choice", "rejected", "limit", "warning", "proof"]
 Topic = Literal[
@@ -48,11 +61,6 @@ class Statement(NamedTuple):
 def status_of(plan: Plan) -> str:
     """Write, for statements, a plan's status, and why the search ended where that is no proof."""
     return plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
-
-
-def short_percent(share: float) -> str:
-    """Write a share in a statement as whole percent from 10 on, in tenths below."""
-    return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
 
 
 def days(value: float) -> str:

@@ -14,8 +14,8 @@ from planner.instance.instance import FabricInstance
 from planner.plan.certificate import disagreement
 from planner.plan.plan import Curve, CurvePoint, Plan, proven_knee
 from planner.report import decisions, verdict
-from planner.report.decisions import SECTIONS, Statement, Topic, proof_of, short_percent, status_of
-from planner.units import aligned, amount, counted, money, percent, rounded
+from planner.report.decisions import SECTIONS, Statement, Topic, proof_of, status_of
+from planner.units import aligned, amount, counted, money, percent, rounded, short_percent
 
 if TYPE_CHECKING:
     from planner.planning.frontier import Frontier

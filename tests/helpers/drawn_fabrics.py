@@ -6,11 +6,11 @@ from worked_plan import small
 
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.instance.network import Switch
+from planner.models.fabric.fabric_section import site_fabric
 from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.locality import locality
-from planner.planning.site_fabrics import site_fabric
 
 WORKED = built_fabric(small(), "e1")
 SIZES = {"1k": (64, 8, 128), "16k": (64, 8, 2048), "800k": (512, 72, 11_111)}  # ports, GPUs of a rack, racks

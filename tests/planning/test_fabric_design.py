@@ -23,7 +23,7 @@ import planner
 from planner.cli.fabric_commands import KEYS
 from planner.errors import InputError
 from planner.imports.command_options import FabricWish
-from planner.imports.fabric_options import fabric_data
+from planner.imports.fabric_question import fabric_data
 from planner.instance.instance import FabricInstance
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.solve_joint import Solving, solve_joint

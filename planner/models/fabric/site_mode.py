@@ -17,7 +17,7 @@ from planner.instance.network import FabricFamily, Network, Spares, Switch
 from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
 from planner.physics.network import fabric_designs
-from planner.physics.network.clos_fabric import Metres, Places
+from planner.physics.network.cable_lengths import Metres, Places
 from planner.physics.network.dragonfly import group_wan_links
 from planner.physics.network.transport import wan_ports
 

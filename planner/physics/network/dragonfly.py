@@ -39,7 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.physics import Num
-from planner.physics.network.clos_fabric import TIERS, CableRun, Design, Ends, Ints, Places, Stage
+from planner.physics.network.cable_lengths import Places
+from planner.physics.network.clos_fabric import TIERS, CableRun, Design, Ends, Ints, Stage
 
 MOST_COMPARED = 1 << 20  # ends of cables over all turns of the halves of groups: of more cables, fewer turns
 

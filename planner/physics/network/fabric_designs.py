@@ -15,7 +15,8 @@ import numpy as np
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Floor, Medium, Network, Spares, Switch
-from planner.physics.network.clos_fabric import TIERS, CableRun, Design, Ends, Ints, Metres, Places, Stage
+from planner.physics.network.cable_lengths import Metres, Places
+from planner.physics.network.clos_fabric import TIERS, CableRun, Design, Ends, Ints, Stage
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.site.cost import link_usd
 from planner.plan.plan_sections import SiteFabric

@@ -62,7 +62,7 @@ all_gather = reduce_scatter  # the same steps, backwards, until every rank has t
 
 
 def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds to reduce `size_bytes` on every rank (Thakur 2005; in switches Klenk 2020, Graham 2016)."""
+    """Compute the seconds of a layer's all-reduce of `size_bytes` (Thakur 2005; in switch Klenk 2020, Graham 2016)."""
     # A ring takes 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level. S is the entire tensor: a TP all-reduce moves b·s·h
     # elements, not 1/t of them. Where the switches reduce and multicast, each rank sends and receives S once: 2·alpha +
     # S/beta.

@@ -13,7 +13,8 @@ from worked_plan import instance_with
 
 from planner.checks.fabric import network_limits
 from planner.instance.network import Floor, Spares
-from planner.physics.network.clos_fabric import Design, Places
+from planner.physics.network.cable_lengths import Places
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import lay, lengths, spare_ports
 
 PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up

@@ -20,7 +20,7 @@ import planner
 from planner.cli.plan_commands import report
 from planner.errors import InputError
 from planner.imports.command_options import FabricWish
-from planner.imports.fabric_options import fabric_data
+from planner.imports.fabric_question import fabric_data
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import name_of_part
