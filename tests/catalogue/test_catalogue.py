@@ -91,22 +91,19 @@ def test_peaks_are_dense():
         assert "fp4" not in peak or peak["fp4"] >= 2 * peak["fp8"], name
 
 
-@each(
-    ("name", "alone", "under", "has", "lacks"),
-    [
-        ("megatron-lm-2021", [0], [0], {"tensor", "interleaved"}, {"sequence", "context", "expert"}),
-        ("megatron-lm-2022", [0], [0], {"sequence", "interleaved"}, {"context", "expert"}),
-        ("megatron-deepspeed", [0, 1], [0, 1], {"tensor", "pipeline"}, {"sequence", "interleaved"}),
-        ("megatron-core-2024", [0, 1], [0, 1], {"context", "expert", "interleaved"}, {"tensor-2d"}),
-        ("megatron-core-2025", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
-        ("megatron-core", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
-        ("llm-foundry-fsdp", [0, 2, 3], [0, 2, 3], set(), {"tensor", "pipeline", "context"}),
-        ("torchtitan", [2, 3], [2, 3], {"context", "interleaved"}, {"tensor-2d"}),
-        ("hai-llm", [0, 1], [0, 1], {"expert", "pipeline"}, {"context", "interleaved"}),
-        ("maxtext", [0, 1, 3], [0, 1, 3], {"tensor-2d", "context"}, set()),
-        ("ideal", [0, 1, 2, 3], [0, 1, 2, 3], {"tensor-2d", "interleaved", "expert"}, set()),
-    ],
-)
+@each(("name", "alone", "under", "has", "lacks"), [
+    ("megatron-lm-2021", [0], [0], {"tensor", "interleaved"}, {"sequence", "context", "expert"}),
+    ("megatron-lm-2022", [0], [0], {"sequence", "interleaved"}, {"context", "expert"}),
+    ("megatron-deepspeed", [0, 1], [0, 1], {"tensor", "pipeline"}, {"sequence", "interleaved"}),
+    ("megatron-core-2024", [0, 1], [0, 1], {"context", "expert", "interleaved"}, {"tensor-2d"}),
+    ("megatron-core-2025", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
+    ("megatron-core", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
+    ("llm-foundry-fsdp", [0, 2, 3], [0, 2, 3], set(), {"tensor", "pipeline", "context"}),
+    ("torchtitan", [2, 3], [2, 3], {"context", "interleaved"}, {"tensor-2d"}),
+    ("hai-llm", [0, 1], [0, 1], {"expert", "pipeline"}, {"context", "interleaved"}),
+    ("maxtext", [0, 1, 3], [0, 1, 3], {"tensor-2d", "context"}, set()),
+    ("ideal", [0, 1, 2, 3], [0, 1, 2, 3], {"tensor-2d", "interleaved", "expert"}, set()),
+])  # fmt: skip
 def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks):
     """ZeRO stages without and under pipelines, and ways to divide a step, as the frameworks document them."""
     stack = Software.model_validate(catalogue("software")[name])
@@ -114,16 +111,13 @@ def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks)
     assert has <= set(stack.parallelism) and not lacks & set(stack.parallelism)
 
 
-@each(
-    ("name", "tflops", "gb", "gb_per_second", "scale_up"),
-    [
-        ("H800", 989.5, 80, 3350, 200), ("H20", 148, 96, 4000, 450), ("MI300X", 1307.4, 192, 5300, 448),
-        ("TPU-v4", 275, 34.36, 1200, 300), ("TPU-v5p", 459, 95, 2765, 600), ("TPU-v6e", 918, 32, 1640, 448),
-        ("MI325X", 1307.4, 256, 6000, 448), ("MI350X", 2306.875, 288, 8000, 537.6),
-        ("MI355X", 2516.575, 288, 8000, 537.6), ("GH200", 989.5, 96, 4000, 450), ("Gaudi-3", 1835, 128, 3700, 525),
-        ("TPU-v7x", 2307, 206.2, 7380, 600),
-    ],
-)  # fmt: skip
+@each(("name", "tflops", "gb", "gb_per_second", "scale_up"), [
+    ("H800", 989.5, 80, 3350, 200), ("H20", 148, 96, 4000, 450), ("MI300X", 1307.4, 192, 5300, 448),
+    ("TPU-v4", 275, 34.36, 1200, 300), ("TPU-v5p", 459, 95, 2765, 600), ("TPU-v6e", 918, 32, 1640, 448),
+    ("MI325X", 1307.4, 256, 6000, 448), ("MI350X", 2306.875, 288, 8000, 537.6),
+    ("MI355X", 2516.575, 288, 8000, 537.6), ("GH200", 989.5, 96, 4000, 450), ("Gaudi-3", 1835, 128, 3700, 525),
+    ("TPU-v7x", 2307, 206.2, 7380, 600),
+])  # fmt: skip
 def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
     """Peak in bf16, memory, its rate and the scale-up rate in one direction are those of the vendor."""
     gpu = Accelerator.model_validate(catalogue("accelerators")[name])
@@ -160,21 +154,15 @@ def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
         assert math.isclose(c, 6 * n * d, rel_tol=0.05)
 
 
-@each(
-    ("old", "new"),
-    [
-        ({"pipeline_overlap": 0.0}, {"overlaps": ("experts", "context", "gradients", "parameters", "tensor")}),
-        ({"context_overlap": 0, "data_exposed": 1}, {"overlaps": ("experts", "parameters", "sends", "tensor")}),
-        ({"pipeline_overlap": 1.0, "context_overlap": 1.0, "data_exposed": 0.0}, {"note": None}),
-        ({"data_exposed": 0.2}, {"note": "not modelled: data_exposed 0.2 (overlaps follow the schedule)"}),
-        (
-            {"expert_once_per_domain": True, "dispatch_seconds": 1e-4},
-            {"dispatcher": "deep_ep", "deep_ep_seconds": 1e-4},
-        ),
-        ({"expert_once_per_domain": False}, {"dispatcher": "all_to_all", "all_to_all_seconds": 0.0}),
-        ({"dispatch_seconds": 1e-4}, {"dispatcher": "all_to_all", "all_to_all_seconds": 1e-4}),
-    ],
-)
+@each(("old", "new"), [
+    ({"pipeline_overlap": 0.0}, {"overlaps": ("experts", "context", "gradients", "parameters", "tensor")}),
+    ({"context_overlap": 0, "data_exposed": 1}, {"overlaps": ("experts", "parameters", "sends", "tensor")}),
+    ({"pipeline_overlap": 1.0, "context_overlap": 1.0, "data_exposed": 0.0}, {"note": None}),
+    ({"data_exposed": 0.2}, {"note": "not modelled: data_exposed 0.2 (overlaps follow the schedule)"}),
+    ({"expert_once_per_domain": True, "dispatch_seconds": 1e-4}, {"dispatcher": "deep_ep", "deep_ep_seconds": 1e-4}),
+    ({"expert_once_per_domain": False}, {"dispatcher": "all_to_all", "all_to_all_seconds": 0.0}),
+    ({"dispatch_seconds": 1e-4}, {"dispatcher": "all_to_all", "all_to_all_seconds": 1e-4}),
+])  # fmt: skip
 def test_keys_of_before_are_read_as_the_switches_in_their_place(old: dict[str, Any], new: dict[str, Any]) -> None:
     found = Software.model_validate({"name": "own", **old})
     assert {key: getattr(found, key) for key in new} == new
@@ -193,19 +181,14 @@ def test_a_key_that_others_replaced_names_them(key: str) -> None:
         planner.solve(data)
 
 
-@each(
-    ("choices", "ratios"),
-    [
-        ({}, [math.inf] * 3),
-        ({"max_oversubscription": 4}, [4.0, 4.0, 4.0]),
-        ({"max_oversubscription": [2, 8]}, [2.0, 8.0, 8.0]),
-        ({"max_oversubscription": [2, 8, 3]}, [2.0, 8.0, 3.0]),
-        ({"max_oversubscription": [4]}, [4.0, 4.0, 4.0]),
-        ({"min_core_share": 0.25}, [4.0, 4.0, 4.0]),
-        ({"min_core_share": 0.25, "max_oversubscription": [2, 8]}, [2.0, 4.0, 4.0]),
-        ({"min_core_share": 0.25, "max_oversubscription": 2}, [2.0, 2.0, 2.0]),
-    ],
-)
+@each(("choices", "ratios"), [
+    ({}, [math.inf] * 3), ({"max_oversubscription": 4}, [4.0, 4.0, 4.0]),
+    ({"max_oversubscription": [2, 8]}, [2.0, 8.0, 8.0]),
+    ({"max_oversubscription": [2, 8, 3]}, [2.0, 8.0, 3.0]),
+    ({"max_oversubscription": [4]}, [4.0, 4.0, 4.0]), ({"min_core_share": 0.25}, [4.0, 4.0, 4.0]),
+    ({"min_core_share": 0.25, "max_oversubscription": [2, 8]}, [2.0, 4.0, 4.0]),
+    ({"min_core_share": 0.25, "max_oversubscription": 2}, [2.0, 2.0, 2.0]),
+])  # fmt: skip
 def test_the_narrowest_of_the_asked_ratios_holds(choices: dict[str, object], ratios: list[float]) -> None:
     """A quarter of the rate up is four ports down to one up; of two rules for a tier the stricter one holds."""
     network = Network.model_validate(instance_with().network.model_dump() | choices)
@@ -288,15 +271,12 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(instance: str, path: st
         assert str(refused.value) == f"{place}: {complaint}"
 
 
-@each(
-    ("key", "law", "complaint"),
-    [
-        ("law", {"kind": "x", "e": 1}, ".kind: input should be 'points' or 'loss' (is \"x\"); fix it there"),
-        ("law", {"kind": "loss", "like": "x"}, ".like: unknown key; known: a, alpha, b, beta, e, flop, kind, note, "
-         "parameters, source, tokens"),
-        ("loss", {"kind": "points", "flop": [1]}, ".kind: input should be 'loss' (is \"points\"); fix it there"),
-    ],
-)  # fmt: skip
+@each(("key", "law", "complaint"), [
+    ("law", {"kind": "x", "e": 1}, ".kind: input should be 'points' or 'loss' (is \"x\"); fix it there"),
+    ("law", {"kind": "loss", "like": "x"}, ".like: unknown key; known: a, alpha, b, beta, e, flop, kind, note, "
+     "parameters, source, tokens"),
+    ("loss", {"kind": "points", "flop": [1]}, ".kind: input should be 'loss' (is \"points\"); fix it there"),
+])  # fmt: skip
 def test_a_law_of_a_wrong_kind_is_told_so_and_no_key_of_it(key: str, law: dict[str, Any], complaint: str) -> None:
     data = json.loads((shipped_folder() / "5gw-best-6-months.json").read_text(encoding="utf-8"))
     with pytest.raises(InputError) as refused:

@@ -30,14 +30,11 @@ def test_names_round_trip(names: list[str]) -> None:
     assert expand(fold_names(names)) == names
 
 
-@each(
-    ("numbers", "digits", "text"),
-    [
-        ([], 4, ""), ([7], 4, "r0007"), ([*range(1, 104), 205], 4, "r[0001-0103,0205]"),
-        ([3, 4, 1, 2], 2, "r[03-04,01-02]"), ([2, 1, 0], 1, "r[2,1,0]"), ([5, 5], 1, "r[5,5]"),
-        ([9, 10], 1, "r[9-10]"),
-    ],
-)  # fmt: skip
+@each(("numbers", "digits", "text"), [
+    ([], 4, ""), ([7], 4, "r0007"), ([*range(1, 104), 205], 4, "r[0001-0103,0205]"),
+    ([3, 4, 1, 2], 2, "r[03-04,01-02]"), ([2, 1, 0], 1, "r[2,1,0]"), ([5, 5], 1, "r[5,5]"),
+    ([9, 10], 1, "r[9-10]"),
+])  # fmt: skip
 def test_looks(numbers: list[int], digits: int, text: str) -> None:
     """Runs fold, order stays, one rack needs no brackets; ten racks are numbered 0 to 9, an eleventh takes a digit."""
     assert fold(numbers, digits) == text
@@ -63,15 +60,12 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     assert expand(fold_names(names)) == names
 
 
-@each(
-    ("names", "text"),
-    [
-        (["rack1node01", "rack1node02", "rack2node01", "rack2node02"], "rack1node[01-02],rack2node[01-02]"),
-        (["n3", "n2", "n1"], "n[3,2,1]"), (["n01", "n02", "n3"], "n[01-02,3]"), (["n08", "n09", "n10"], "n[08-10]"),
-        (["n99", "n100"], "n[99-100]"), (["n9", "n010"], "n[9,010]"), (["n1", "login", "n2"], "n1,login,n2"),
-        (["r1n1x", "r1n2x"], "r1n1x,r1n2x"), (["007", "008"], "[007-008]"), (["n1", "n1", "n2"], "n[1,1-2]"),
-    ],
-)  # fmt: skip
+@each(("names", "text"), [
+    (["rack1node01", "rack1node02", "rack2node01", "rack2node02"], "rack1node[01-02],rack2node[01-02]"),
+    (["n3", "n2", "n1"], "n[3,2,1]"), (["n01", "n02", "n3"], "n[01-02,3]"), (["n08", "n09", "n10"], "n[08-10]"),
+    (["n99", "n100"], "n[99-100]"), (["n9", "n010"], "n[9,010]"), (["n1", "login", "n2"], "n1,login,n2"),
+    (["r1n1x", "r1n2x"], "r1n1x,r1n2x"), (["007", "008"], "[007-008]"), (["n1", "n1", "n2"], "n[1,1-2]"),
+])  # fmt: skip
 def test_folds_as_slurm_does(names: list[str], text: str) -> None:
     """The last number alone folds, padding is kept, order too; brackets turn fastest from the left."""
     assert fold_names(names) == text
@@ -83,20 +77,17 @@ def test_folds_as_slurm_does(names: list[str], text: str) -> None:
     assert fold_names(f"n{i}" for i in range(1, MAX_RANGE + 2)) == f"n[1-{MAX_RANGE},{MAX_RANGE + 1}]"
 
 
-@each(
-    ("text", "complaint"),
-    [
-        ("n[1-4", "a bracket is not closed"), ("n1]", "brackets do not match"), ("n[[1]]", "brackets do not match"),
-        ("n[]", "neither a number nor a range"), ("n[1-]", "neither a number nor a range"),
-        ("n[1,,2]", "neither a number nor a range"), ("n[a-b]", "neither a number nor a range"),
-        ("n[\u0661]", "neither a number nor a range"), (f"n[{'9' * 5000}]", "neither a number nor a range"),
-        ("n[4-1]", "runs backwards"), ("n[1-03]", "padded differently"), ("n1,,n2", "an item is empty"),
-        ("n1,", "an item is empty"), (",", "an item is empty"), ("n1 n2", "have no blanks"),
-        ("n1 n2" + 50 * "x", "'n1 n2" + 35 * "x" + "': names have no blanks"),
-        (f"n[1-{MAX_NAMES + 1}]", "more than 4,000,000"), ("n[1-9999][1-9999]", "more than 4,000,000"),
-        ("n[1-3000000],m[1-3000000]", "more than 4,000,000"),
-    ],
-)  # fmt: skip
+@each(("text", "complaint"), [
+    ("n[1-4", "a bracket is not closed"), ("n1]", "brackets do not match"), ("n[[1]]", "brackets do not match"),
+    ("n[]", "neither a number nor a range"), ("n[1-]", "neither a number nor a range"),
+    ("n[1,,2]", "neither a number nor a range"), ("n[a-b]", "neither a number nor a range"),
+    ("n[\u0661]", "neither a number nor a range"), (f"n[{'9' * 5000}]", "neither a number nor a range"),
+    ("n[4-1]", "runs backwards"), ("n[1-03]", "padded differently"), ("n1,,n2", "an item is empty"),
+    ("n1,", "an item is empty"), (",", "an item is empty"), ("n1 n2", "have no blanks"),
+    ("n1 n2" + 50 * "x", "'n1 n2" + 35 * "x" + "': names have no blanks"),
+    (f"n[1-{MAX_NAMES + 1}]", "more than 4,000,000"), ("n[1-9999][1-9999]", "more than 4,000,000"),
+    ("n[1-3000000],m[1-3000000]", "more than 4,000,000"),
+])  # fmt: skip
 def test_refuses_typing_slips(text: str, complaint: str) -> None:
     """Slurm guesses at some of these; the planner names them."""
     with pytest.raises(ValueError, match=complaint):

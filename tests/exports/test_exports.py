@@ -183,15 +183,12 @@ def test_command_writes_files(tmp_path: Path) -> None:
     assert [(list(r), r["effect"]) for r in rows] == [(list(r), r["effect"]) for r in listed]
 
 
-@each(
-    ("options", "message"),
-    [
-        (["--format", "cvs", "--site", "e1"], "--format: must be one of csv"),
-        (["--format", "csv"], "--site: must be one of e1, w1"),
-        (["--format", "csv", "--site", "x"], "(is 'x')"),
-        (["--format", "graphml", "--site", "e1", "--detail", "all"], "--detail: must be one of auto"),
-    ],
-)
+@each(("options", "message"), [
+    (["--format", "cvs", "--site", "e1"], "--format: must be one of csv"),
+    (["--format", "csv"], "--site: must be one of e1, w1"),
+    (["--format", "csv", "--site", "x"], "(is 'x')"),
+    (["--format", "graphml", "--site", "e1", "--detail", "all"], "--detail: must be one of auto"),
+])  # fmt: skip
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
     assert message in refusal(export(tmp_path, *options))
     with pytest.raises(InputError, match="planner check"):

@@ -169,17 +169,14 @@ def test_differences_are_told_line_by_line(tmp_path: Path) -> None:
 HEADER = "from,from_port,to,to_port\n"
 
 
-@each(
-    ("text", "message"),
-    [
-        ("a,b\n1,2\n", "line 1: has no columns from, from_port, to, to_port of a cable list"),
-        ("", "line 1: has no columns"),
-        (f"{HEADER}r0-gpu0,0,leaf-0-0\n", "line 2: has 3 cells where the header has 4; add or remove"),
-        (f"{HEADER}a,0,b,0\n", "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0"),
-        (f'{HEADER}"a"b,0,b,0\n', "line 2: ',' expected after"),
-        (f'{HEADER}a,0,b,0\na,0,"b,0\na,0,b,0\n', "line 3: unexpected end of data; correct the quotes there"),
-    ],
-)
+@each(("text", "message"), [
+    ("a,b\n1,2\n", "line 1: has no columns from, from_port, to, to_port of a cable list"),
+    ("", "line 1: has no columns"),
+    (f"{HEADER}r0-gpu0,0,leaf-0-0\n", "line 2: has 3 cells where the header has 4; add or remove"),
+    (f"{HEADER}a,0,b,0\n", "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0"),
+    (f'{HEADER}"a"b,0,b,0\n', "line 2: ',' expected after"),
+    (f'{HEADER}a,0,b,0\na,0,"b,0\na,0,b,0\n', "line 3: unexpected end of data; correct the quotes there"),
+])  # fmt: skip
 def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(InputError, match=r"x\.csv") as refused:

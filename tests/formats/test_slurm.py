@@ -239,17 +239,14 @@ def _listed(key: str, *parts: dict[str, Any]) -> dict[str, Any]:
     return {key: [({"metadata": x} if key == "items" else x) | part for x, part in zip(named, parts, strict=True)]}
 
 
-@each(
-    "data",
-    [
-        _listed("nodes", {"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
-        _listed("nodes", {"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"state": ["IDLE", "DRAIN"]}),
-        {"sinfo": [{"node": {"state": ["IDLE", *x]}, "nodes": {"nodes": [n]}}
-                   for n, x in (("n1", []), ("n2", ["NOT_RESPONDING"]))]},
-        _listed("items", {}, {"spec": {"unschedulable": True}}),
-        _listed("items", *({"status": {"conditions": [{"type": "Ready", "status": x}]}} for x in ("True", "Unknown"))),
-    ],
-)  # fmt: skip
+@each("data", [
+    _listed("nodes", {"state": "idle", "state_flags": ["CLOUD"]}, {"state": "idle", "state_flags": ["DRAIN"]}),
+    _listed("nodes", {"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"state": ["IDLE", "DRAIN"]}),
+    {"sinfo": [{"node": {"state": ["IDLE", *x]}, "nodes": {"nodes": [n]}}
+               for n, x in (("n1", []), ("n2", ["NOT_RESPONDING"]))]},
+    _listed("items", {}, {"spec": {"unschedulable": True}}),
+    _listed("items", *({"status": {"conditions": [{"type": "Ready", "status": x}]}} for x in ("True", "Unknown"))),
+])  # fmt: skip
 def test_json_of_every_age(tmp_path: Path, data: object) -> None:
     found = _read(tmp_path, json.dumps(data))
     assert (found.free, found.busy, found.down) == ({"n1"}, frozenset(), {"n2"})
@@ -260,31 +257,26 @@ def _read(directory: Path, text: str) -> NodeStates:
     return read_states(directory / "states")
 
 
-@each(
-    ("text", "message"),
-    [
-        ("n1 idle\nn2 idel", "line 2: unknown state 'idel'; did you mean 'idle'"),
-        ("n1", "line 1: 'n1' must be a hostlist and a state"),
-        ("NODELIST STATE\n", "line 1: unknown state 'STATE'"),
-        ("n[1-2 idle", r"line 1: 'n\[1-2': a bracket is not closed"),
-        ("{}", "must have a list of nodes or sinfo"),
-        ('{"nodes": [{"name": "n1"}]}', r"nodes\[0\]: names no node or no state"),
-        ('{"sinfo": [3]}', r"sinfo\[0\]: names no node"),
-        ('{"sinfo": []}', "names no node; print it"),
-        ('{"nodes": []}', "names no node; print it"),
-        ('{"sinfo": [{"node": {"state": ["IDLE"]}, "nodes": {"nodes": []}}]}', "names no node; print it"),
-        ('{"nodes": [{"name": "n1", "state": []}]}', r"nodes\[0\].state: n1 has no state \(is \[\]\)"),
-        ('{"nodes": [{"name": "n1", "state": ""}]}', r"nodes\[0\].state: unknown state ''"),
-        ('{"nodes": [{"name": "", "state": "idle"}]}', r"nodes\[0\]: names no node or no state"),
-        ('{"items": [{"metadata": {"name": "n1"}, "status": 3}]}', r"items\[0\]\.status: must be an object \(is 3\)"),
-        ('{"items": [{"metadata": {"name": "n1"}, "spec": "a"}]}', r"items\[0\]\.spec: must be an object"),
-        (
-            '{"items": [{"metadata": {"name": "n1"}, "status": {"conditions": 7}}]}',
-            r"items\[0\]\.status\.conditions: must be a list \(is 7\)",
-        ),
-        ('{"nodes": [{"name": "n1", "state": ["IDLY"]}]}', r"nodes\[0\].state: unknown state 'IDLY'"),
-    ],
-)
+@each(("text", "message"), [
+    ("n1 idle\nn2 idel", "line 2: unknown state 'idel'; did you mean 'idle'"),
+    ("n1", "line 1: 'n1' must be a hostlist and a state"), ("NODELIST STATE\n", "line 1: unknown state 'STATE'"),
+    ("n[1-2 idle", r"line 1: 'n\[1-2': a bracket is not closed"),
+    ("{}", "must have a list of nodes or sinfo"),
+    ('{"nodes": [{"name": "n1"}]}', r"nodes\[0\]: names no node or no state"),
+    ('{"sinfo": [3]}', r"sinfo\[0\]: names no node"), ('{"sinfo": []}', "names no node; print it"),
+    ('{"nodes": []}', "names no node; print it"),
+    ('{"sinfo": [{"node": {"state": ["IDLE"]}, "nodes": {"nodes": []}}]}', "names no node; print it"),
+    ('{"nodes": [{"name": "n1", "state": []}]}', r"nodes\[0\].state: n1 has no state \(is \[\]\)"),
+    ('{"nodes": [{"name": "n1", "state": ""}]}', r"nodes\[0\].state: unknown state ''"),
+    ('{"nodes": [{"name": "", "state": "idle"}]}', r"nodes\[0\]: names no node or no state"),
+    ('{"items": [{"metadata": {"name": "n1"}, "status": 3}]}', r"items\[0\]\.status: must be an object \(is 3\)"),
+    ('{"items": [{"metadata": {"name": "n1"}, "spec": "a"}]}', r"items\[0\]\.spec: must be an object"),
+    (
+        '{"items": [{"metadata": {"name": "n1"}, "status": {"conditions": 7}}]}',
+        r"items\[0\]\.status\.conditions: must be a list \(is 7\)",
+    ),
+    ('{"nodes": [{"name": "n1", "state": ["IDLY"]}]}', r"nodes\[0\].state: unknown state 'IDLY'"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -> None:
     """Line or path, value and remedy; a list that states nothing is not read as a cluster that is full."""
     with pytest.raises(InputError, match=message):

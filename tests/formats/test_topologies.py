@@ -320,40 +320,33 @@ def test_topograph(tmp_path: Path) -> None:
     assert found.blocks == (TopologyBlock(name="nvl1", nodes=("n1", "n2")),)
 
 
-@each(
-    ("instances", "message"),
-    [
-        ([], "instances: must be a list with at least one"),
-        ([7], r"instances\[0\]: must be an object"),
-        ([{"id": "", "network_layers": ["a"]}], r"instances\[0\].id: must be a node's name"),
-        ([{"id": "n1", "network_layers": []}], r"instances\[0\].network_layers: must name the switches above 'n1'"),
-        ([{"id": "n1", "network_layers": ["a"]}] * 2, r"instances\[1\]: node 'n1' is already at instances\[0\]"),
-        ([{"id": f"n{i}", "network_layers": ["a", f"s{i}"]} for i in range(2)],
-         r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'"),
-        ([{"id": "n1", "network_layers": ["a", "b", "a"]}], r"instances\[0\]: switch 'a' is below 'b'"),
-        ([{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}],
-         "switch 'a' has both nodes and switches"),
-        # A name that would come back from a hostlist as two, or not at all.
-        *(([{"id": name, "network_layers": ["a"]}], r"node '.*' contains .*; name it with letters")
-          for name in ("a,b", "a b", "a[1", "a\n", "a=b", "a#")),
-    ],
-)  # fmt: skip
+@each(("instances", "message"), [
+    ([], "instances: must be a list with at least one"), ([7], r"instances\[0\]: must be an object"),
+    ([{"id": "", "network_layers": ["a"]}], r"instances\[0\].id: must be a node's name"),
+    ([{"id": "n1", "network_layers": []}], r"instances\[0\].network_layers: must name the switches above 'n1'"),
+    ([{"id": "n1", "network_layers": ["a"]}] * 2, r"instances\[1\]: node 'n1' is already at instances\[0\]"),
+    ([{"id": f"n{i}", "network_layers": ["a", f"s{i}"]} for i in range(2)],
+     r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'"),
+    ([{"id": "n1", "network_layers": ["a", "b", "a"]}], r"instances\[0\]: switch 'a' is below 'b'"),
+    ([{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}],
+     "switch 'a' has both nodes and switches"),
+    # A name that would come back from a hostlist as two, or not at all.
+    *(([{"id": name, "network_layers": ["a"]}], r"node '.*' contains .*; name it with letters")
+      for name in ("a,b", "a b", "a[1", "a\n", "a=b", "a#")),
+])  # fmt: skip
 def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         _read(tmp_path, {"instances": instances})
 
 
-@each(
-    "keys",
-    [
-        ("fabric.topograph.run/tier-0", "fabric.topograph.run/tier-1"),
-        ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"),
-        ("network.topology.nvidia.com/block", "network.topology.nvidia.com/spine"),
-        ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
-        ("topology.k8s.aws/network-node-layer-3", "topology.k8s.aws/network-node-layer-2"),
-        ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
-    ],
-)
+@each("keys", [
+    ("fabric.topograph.run/tier-0", "fabric.topograph.run/tier-1"),
+    ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"),
+    ("network.topology.nvidia.com/block", "network.topology.nvidia.com/spine"),
+    ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
+    ("topology.k8s.aws/network-node-layer-3", "topology.k8s.aws/network-node-layer-2"),
+    ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
+])  # fmt: skip
 def test_kubernetes_families(tmp_path: Path, keys: tuple[str, str]) -> None:
     """Each writer's labels are known by themselves; a node without any, such as a control plane, is left out."""
     leaf, spine = keys

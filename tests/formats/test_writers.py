@@ -71,15 +71,11 @@ def test_rank_order_is_kept_where_it_counts() -> None:
     assert shlex.split(found["sbatch"])[1:] == words
 
 
-@each(
-    ("placed", "topology", "hints"),
-    [
-        (PLACED, TREE, {"switches": "--switches=2"}),
-        (_on(1, 2, 5, 6, groups=2), BLOCKS, {"segment": "--segment=2"}),
-        (_on(1, 2, 3, 4, 5, 6, 7, 8, groups=8), BLOCKS, {}),
-        (_on(1, 2, 3, groups=2), BLOCKS, {}),
-    ],
-)
+@each(("placed", "topology", "hints"), [
+    (PLACED, TREE, {"switches": "--switches=2"}),
+    (_on(1, 2, 5, 6, groups=2), BLOCKS, {"segment": "--segment=2"}),
+    (_on(1, 2, 3, 4, 5, 6, 7, 8, groups=8), BLOCKS, {}), (_on(1, 2, 3, groups=2), BLOCKS, {}),
+])  # fmt: skip
 def test_hints_for_a_submission_without_the_list(placed: Placement, topology: Topology, hints: dict[str, str]) -> None:
     """Leaves used on a tree; the size of groups on blocks, unless it is no segment."""
     assert as_document(placed, topology)["hints"] == hints
@@ -93,19 +89,16 @@ def test_a_list_too_long_for_an_argument_is_refused() -> None:
     assert len(sbatch_line(placed_on("j", tuple(f"n{i}" for i in range(1, 100_000, 1)))).split()[-1]) < 100
 
 
-@each(
-    ("nodes", "segment"),
-    [
-        ((1, 2, 3, 4), None),  # one base block
-        ((1, 2, 5, 6), 2),  # two base blocks where one would hold them
-        ((1, 2, 3, 5, 6), None),  # no base block holds five, one of 8 does
-        ((3, 4, 9, 10), 2),
-        ((1, 2, 3, 4, 9, 10, 11, 12), 4),  # 8 nodes in two blocks of 8
-        ((1, 2, 3, 9), 1),
-        (tuple(range(1, 13)), None),  # more than the largest block: two of them
-        (tuple(range(1, 17)), None),
-    ],
-)
+@each(("nodes", "segment"), [
+    ((1, 2, 3, 4), None),  # one base block
+    ((1, 2, 5, 6), 2),  # two base blocks where one would hold them
+    ((1, 2, 3, 5, 6), None),  # no base block holds five, one of 8 does
+    ((3, 4, 9, 10), 2),
+    ((1, 2, 3, 4, 9, 10, 11, 12), 4),  # 8 nodes in two blocks of 8
+    ((1, 2, 3, 9), 1),
+    (tuple(range(1, 13)), None),  # more than the largest block: two of them
+    (tuple(range(1, 17)), None),
+])  # fmt: skip
 def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | None) -> None:
     """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block.
 
@@ -150,17 +143,12 @@ def test_kueue_orders_pods_as_the_ranks(step: int) -> None:
     assert unequal["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
 
 
-@each(
-    "mesh",
-    [
-        {"data": 12},
-        {"pipeline": 3, "data": 4},
-        {"data": 4, "pipeline": 3},  # the ranks of groups alternate
-        {"pipeline": 3, "context": 2, "data": 2},  # groups are numbered along the pipeline first
-        {"pipeline": 2, "data": 3, "context": 2},
-        {"data": 6, "tensor": 2},
-    ],
-)
+@each("mesh", [
+    {"data": 12}, {"pipeline": 3, "data": 4},
+    {"data": 4, "pipeline": 3},  # the ranks of groups alternate
+    {"pipeline": 3, "context": 2, "data": 2},  # groups are numbered along the pipeline first
+    {"pipeline": 2, "data": 3, "context": 2}, {"data": 6, "tensor": 2},
+])  # fmt: skip
 def test_kueue_gives_each_pod_the_node_of_its_ranks(mesh: dict[str, int]) -> None:
     placed = planner.place(TREE, {"name": "j", "mesh": mesh, "gpus_per_node": 8})
     assert pods_as_kueue_orders_them(WRITERS["kueue"](placed, TREE)) == list(placed.nodes)
@@ -268,14 +256,11 @@ def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> No
         WRITERS[form](PLACED.replaced(nodes=(name,), groups=()), tree)
 
 
-@each(
-    ("wrong", "message"),
-    [
-        ({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"),
-        ({"job": ""}, "job: must not be"),
-        ({"gpus_per_node": 0}, "gpus_per_node: must be at least 1"),
-    ],
-)
+@each(("wrong", "message"), [
+    ({"nodes": ("n1", "n1")}, "nodes: 'n1' is listed twice"),
+    ({"job": ""}, "job: must not be"),
+    ({"gpus_per_node": 0}, "gpus_per_node: must be at least 1"),
+])  # fmt: skip
 def test_a_job_has_a_name_and_each_node_once(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         placement_of(PLACED.model_dump(mode="json") | wrong, Path("placed.json"))

@@ -59,23 +59,19 @@ def test_into_an_instance(tmp_path: Path) -> None:
     assert (made.workload, made.hardware, made.wan, made.limits) == (old.workload, old.hardware, old.wan, old.limits)
 
 
-@each(
-    ("names", "args", "words"),
-    [
-        ("case4.m", [], "--positions"),
-        ("case4.m", ["--at", "north"], "--at north"),
-        ("case4.m", ["--at", "95,0"], "--at 95,0"),
-        ("plants.csv", ["--radius-km", "-1"], "--radius-km: must be"),
-        ("plants.csv", ["--radius-km", "nan"], "--radius-km: must be"),
-        ("plants.csv", ["--sites", "0"], "--sites: must be"),
-        ("plants.csv", ["--spare-share", "1.5"], "--spare-share: must be"),
-        ("plants.csv", ["--headroom-share", "inf"], "--headroom-share: must be"),
-        ("plants.csv", ["--name", "x"], "--into"),
-        ("plants.csv", ["--authorities", "none.csv"], "none.csv: no such file"),
-        ("plants.csv", ["--into", str(ROOT / "instances" / "one-rack.json")], "hardware.racks"),
-        ("plants.csv", ["-o", "/no/such/folder/part.json"], "its folder does not exist"),
-    ],
-)
+@each(("names", "args", "words"), [
+    ("case4.m", [], "--positions"), ("case4.m", ["--at", "north"], "--at north"),
+    ("case4.m", ["--at", "95,0"], "--at 95,0"),
+    ("plants.csv", ["--radius-km", "-1"], "--radius-km: must be"),
+    ("plants.csv", ["--radius-km", "nan"], "--radius-km: must be"),
+    ("plants.csv", ["--sites", "0"], "--sites: must be"),
+    ("plants.csv", ["--spare-share", "1.5"], "--spare-share: must be"),
+    ("plants.csv", ["--headroom-share", "inf"], "--headroom-share: must be"),
+    ("plants.csv", ["--name", "x"], "--into"),
+    ("plants.csv", ["--authorities", "none.csv"], "none.csv: no such file"),
+    ("plants.csv", ["--into", str(ROOT / "instances" / "one-rack.json")], "hardware.racks"),
+    ("plants.csv", ["-o", "/no/such/folder/part.json"], "its folder does not exist"),
+])  # fmt: skip
 def test_mistakes_end_in_a_message(tmp_path: Path, names: str, args: list[str], words: str) -> None:
     """A user's mistake ends in exit code 2 and a message, never in a traceback."""
     out = run(*put(tmp_path, names), *args)
@@ -208,15 +204,12 @@ def grid(load: float, rating: float, model: str = "transport") -> Grid:
 
 
 @each("model", ["transport", "dc"])
-@each(
-    ("load", "rating", "words"),
-    [
-        (5.0, 5.0, []),
-        (5.0, 4.0, ["lines are too narrow by 1 MW in all: rating[E0-E1] 1 MW"]),
-        (10.0, 20.0, ["plants fall short by 1 MW in all: generation[E"]),
-        (-2.0, 20.0, ["must-run feed finds no load by 2 MW in all: balance[E"]),
-    ],
-)
+@each(("load", "rating", "words"), [
+    (5.0, 5.0, []),
+    (5.0, 4.0, ["lines are too narrow by 1 MW in all: rating[E0-E1] 1 MW"]),
+    (10.0, 20.0, ["plants fall short by 1 MW in all: generation[E"]),
+    (-2.0, 20.0, ["must-run feed finds no load by 2 MW in all: balance[E"]),
+])  # fmt: skip
 def test_the_rule_that_is_short_is_named(model: str, load: float, rating: float, words: list[str]) -> None:
     """A line too narrow, plants too small and feed without load are told apart, each with the MW that it lacks."""
     found = list(shortage(grid(load, rating, model)))

@@ -108,36 +108,33 @@ def inside(name: str, **keys: Any) -> dict[str, Any]:
     return config | {"text_config": config["text_config"] | keys}
 
 
-@each(
-    ("config", "complaint"),
-    [
-        ({"hidden_size": 4}, "x: model_type: is missing; give a Hugging Face config.json"),
-        ([], "x: model_type: is missing; give a Hugging Face config.json"),
-        (changed("llama-2-7b", model_type="mamba2"), "x: model_type: 'mamba2' is not read; known: bloom"),
-        (changed("llama-2-7b", model_type="qwen3moe"), "did you mean 'qwen3_moe'?; or give workload.model inline"),
-        (changed("llama-2-7b", num_hidden_layers=None), "x: num_hidden_layers: is missing; add it"),
-        (changed("llama-2-7b", intermediate_size=None), "x: intermediate_size: is missing; add it"),
-        *(
-            (changed(name, **{key: wrong}), f"x: {key}: must be a whole number from 0 (is {wrong})")
-            for name, key in (("llama-2-7b", "intermediate_size"), ("falcon-40b", "ffn_hidden_size"))
-            for wrong in (False, [])
-        ),
-        (changed("llama-2-7b", hidden_size="4096"), "x: hidden_size: must be a whole number from 0 (is '4096')"),
-        (changed("qwen3-30b-a3b", decoder_sparse_step=2), "x: decoder_sparse_step: is 2; the planner knows dense"),
-        (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
-        (changed("qwen3-30b-a3b", mlp_only_layers=["0"]), "x: mlp_only_layers: is ['0']; the planner knows dense"),
-        (changed("qwen3-30b-a3b", mlp_only_layers=4), "x: mlp_only_layers: must be a list (is 4); correct it"),
-        (inside("llama-4-scout", no_rope_layers=1), "x: no_rope_layers: must be a list (is 1); correct it"),
-        (inside("llama-4-scout", interleave_moe_layer_step=0), "x: interleave_moe_layer_step: must be at least 1"),
-        (inside("gemma-3-27b", sliding_window_pattern="2"), "x: sliding_window_pattern: must be a whole number"),
-        (inside("llama-4-maverick", num_hidden_layers=0, moe_layers=[1], no_rope_layers=[]), "x: layers: "),
-        (changed("qwen2.5-7b", use_sliding_window=True, max_window_layers="2"), "x: max_window_layers: must be a"),
-        (changed("qwen3-next-80b-a3b", num_experts=0), "x: num_experts: is missing; add it"),
-        (changed("qwen3-next-80b-a3b", num_hidden_layers=0), "x: layers: "),
-        (changed("gpt-oss-20b", layer_types=["linear_attention"]), "x: layer_types: linear_attention is not known"),
-        (changed("llama-2-7b", num_attention_heads=33), "x: heads must divide hidden (4096 / 33); give 32"),
-    ],
-)
+@each(("config", "complaint"), [
+    ({"hidden_size": 4}, "x: model_type: is missing; give a Hugging Face config.json"),
+    ([], "x: model_type: is missing; give a Hugging Face config.json"),
+    (changed("llama-2-7b", model_type="mamba2"), "x: model_type: 'mamba2' is not read; known: bloom"),
+    (changed("llama-2-7b", model_type="qwen3moe"), "did you mean 'qwen3_moe'?; or give workload.model inline"),
+    (changed("llama-2-7b", num_hidden_layers=None), "x: num_hidden_layers: is missing; add it"),
+    (changed("llama-2-7b", intermediate_size=None), "x: intermediate_size: is missing; add it"),
+    *(
+        (changed(name, **{key: wrong}), f"x: {key}: must be a whole number from 0 (is {wrong})")
+        for name, key in (("llama-2-7b", "intermediate_size"), ("falcon-40b", "ffn_hidden_size"))
+        for wrong in (False, [])
+    ),
+    (changed("llama-2-7b", hidden_size="4096"), "x: hidden_size: must be a whole number from 0 (is '4096')"),
+    (changed("qwen3-30b-a3b", decoder_sparse_step=2), "x: decoder_sparse_step: is 2; the planner knows dense"),
+    (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
+    (changed("qwen3-30b-a3b", mlp_only_layers=["0"]), "x: mlp_only_layers: is ['0']; the planner knows dense"),
+    (changed("qwen3-30b-a3b", mlp_only_layers=4), "x: mlp_only_layers: must be a list (is 4); correct it"),
+    (inside("llama-4-scout", no_rope_layers=1), "x: no_rope_layers: must be a list (is 1); correct it"),
+    (inside("llama-4-scout", interleave_moe_layer_step=0), "x: interleave_moe_layer_step: must be at least 1"),
+    (inside("gemma-3-27b", sliding_window_pattern="2"), "x: sliding_window_pattern: must be a whole number"),
+    (inside("llama-4-maverick", num_hidden_layers=0, moe_layers=[1], no_rope_layers=[]), "x: layers: "),
+    (changed("qwen2.5-7b", use_sliding_window=True, max_window_layers="2"), "x: max_window_layers: must be a"),
+    (changed("qwen3-next-80b-a3b", num_experts=0), "x: num_experts: is missing; add it"),
+    (changed("qwen3-next-80b-a3b", num_hidden_layers=0), "x: layers: "),
+    (changed("gpt-oss-20b", layer_types=["linear_attention"]), "x: layer_types: linear_attention is not known"),
+    (changed("llama-2-7b", num_attention_heads=33), "x: heads must divide hidden (4096 / 33); give 32"),
+])  # fmt: skip
 def test_refused(config: Any, complaint: str) -> None:
     with pytest.raises(InputError) as caught:
         read_config(config, "x", "x")

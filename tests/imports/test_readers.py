@@ -247,25 +247,17 @@ def test_refused(tmp_path: Path, name: str) -> None:
     assert all(w in str(caught.value) for w in words), str(caught.value)
 
 
-@each(
-    ("names", "kind", "words"),
-    [
-        ("case4.m", "auto", ["no positions", "--positions", "--at", "4 buses"]),
-        ("case4.m bus.csv", "auto", ["case4.m: a MATPOWER case is imported alone (", "bus.csv is given too); give it"]),
-        ("case4.m", "reeds", ["is imported alone (--format reeds is of other files); give it"]),
-        (
-            "plants.csv peaks.csv",
-            "matpower",
-            ["plants.csv: ", "is imported alone (", "peaks.csv is given too); give it"],
-        ),
-        ("branch.csv gen.csv", "auto", ["alone makes no grid"]),
-        ("bus.csv zones.csv", "auto", ["table of zones", "rts-gmlc does not use"]),
-        ("zones.csv", "eia-860", ["needs a table of plants"]),
-        ("zones.csv peaks.csv", "auto", ["plant list"]),
-        ("positions.csv", "auto", ["no known format", "bus, lat, lon"]),
-        ("zones.csv", "ieee", ["--format ieee", "matpower"]),
-    ],
-)
+@each(("names", "kind", "words"), [
+    ("case4.m", "auto", ["no positions", "--positions", "--at", "4 buses"]),
+    ("case4.m bus.csv", "auto", ["case4.m: a MATPOWER case is imported alone (", "bus.csv is given too); give it"]),
+    ("case4.m", "reeds", ["is imported alone (--format reeds is of other files); give it"]),
+    ("plants.csv peaks.csv", "matpower", ["plants.csv: ", "is imported alone (", "peaks.csv is given too); give it"]),
+    ("branch.csv gen.csv", "auto", ["alone makes no grid"]),
+    ("bus.csv zones.csv", "auto", ["table of zones", "rts-gmlc does not use"]),
+    ("zones.csv", "eia-860", ["needs a table of plants"]), ("zones.csv peaks.csv", "auto", ["plant list"]),
+    ("positions.csv", "auto", ["no known format", "bus, lat, lon"]),
+    ("zones.csv", "ieee", ["--format ieee", "matpower"]),
+])  # fmt: skip
 def test_files_that_do_not_go_together(tmp_path: Path, names: str, kind: str, words: list[str]) -> None:
     """Files of no format, of two, or without what a format needs, are refused."""
     with pytest.raises(InputError) as caught:

@@ -186,19 +186,16 @@ def flags_of(software: dict[str, Any], precision: str = "bf16", *, model: str = 
     return " ".join(arguments(launch_file(run, "megatron"))) + " "
 
 
-@each(
-    ("software", "precision", "has", "has_not"),
-    [
-        ({}, "bf16", ("--attention-dropout 0", "--hidden-dropout 0", "--bf16"), ()),
-        ({"flash_attention": False}, "bf16", (), ("dropout",)),
-        ({}, "fp16", ("--fp16", "--accumulate-allreduce-grads-in-fp32"), ("bf16",)),
-        ({}, "fp32", (), ("bf16", "fp16")),
-        ({}, "fp4", ("--bf16", "--fp4-format e2m1"), ("fp8",)),
-        ({"cuda_graphs": "whole"}, "bf16", ("full_iteration", "--no-check-for-nan-in-loss-and-grad"), ("external",)),
-        ({"cuda_graphs": "part"}, "bf16", ("--enable-cuda-graph",), ("scope", "nan")),
-        ({"fp8_parameters": True}, "fp8", ("--fp8-param-gather",), ()),
-    ],
-)
+@each(("software", "precision", "has", "has_not"), [
+    ({}, "bf16", ("--attention-dropout 0", "--hidden-dropout 0", "--bf16"), ()),
+    ({"flash_attention": False}, "bf16", (), ("dropout",)),
+    ({}, "fp16", ("--fp16", "--accumulate-allreduce-grads-in-fp32"), ("bf16",)),
+    ({}, "fp32", (), ("bf16", "fp16")),
+    ({}, "fp4", ("--bf16", "--fp4-format e2m1"), ("fp8",)),
+    ({"cuda_graphs": "whole"}, "bf16", ("full_iteration", "--no-check-for-nan-in-loss-and-grad"), ("external",)),
+    ({"cuda_graphs": "part"}, "bf16", ("--enable-cuda-graph",), ("scope", "nan")),
+    ({"fp8_parameters": True}, "fp8", ("--fp8-param-gather",), ()),
+])  # fmt: skip
 def test_defaults_of_megatron_that_are_not_the_plans_are_written(software, precision, has, has_not):
     """Dropout, types, and what whole graphs need: each is said where Megatron would take another or refuse."""
     flags = flags_of(software, precision)
@@ -336,17 +333,13 @@ def test_environment(zero: int, connections: int) -> None:
     assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in launch_file(run, "nemo")
 
 
-@each(
-    ("changes", "able"),
-    [
-        ({"pipeline_parallel": 1, "virtual_stages": 1}, True),
-        ({"pipeline_parallel": 2, "virtual_stages": 2}, True),
-        ({"pipeline_parallel": 2, "virtual_stages": 1}, False),  # no chunk of another micro-batch to run beside
-        ({"pipeline_parallel": 1, "virtual_stages": 1, "expert_parallel": 1}, False),  # nothing is exchanged
-        ({"pipeline_parallel": 2, "virtual_stages": 2, "expert_parallel": 1}, False),
-        ({"pipeline_parallel": 1, "virtual_stages": 1, "recompute": "full"}, False),
-    ],
-)
+@each(("changes", "able"), [
+    ({"pipeline_parallel": 1, "virtual_stages": 1}, True), ({"pipeline_parallel": 2, "virtual_stages": 2}, True),
+    ({"pipeline_parallel": 2, "virtual_stages": 1}, False),  # no chunk of another micro-batch to run beside
+    ({"pipeline_parallel": 1, "virtual_stages": 1, "expert_parallel": 1}, False),  # nothing is exchanged
+    ({"pipeline_parallel": 2, "virtual_stages": 2, "expert_parallel": 1}, False),
+    ({"pipeline_parallel": 1, "virtual_stages": 1, "recompute": "full"}, False),
+])  # fmt: skip
 def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool) -> None:
     """Megatron refuses it without expert parallelism or interleaving, and where a whole layer or its MoE runs again."""
     run, software = mixture(), Software.model_validate(catalogue("software")["megatron-bridge"])
@@ -362,17 +355,14 @@ def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool)
     assert "overlap-moe-expert-parallel-comm" not in decided(replace(run, software=quiet), "megatron")
 
 
-@each(
-    ("changes", "overlaps", "flags"),
-    [
-        ({"zero_stage": 0}, ("gradients", "parameters"), {"overlap-grad-reduce"}),
-        ({"zero_stage": 1}, ("gradients", "parameters"), {"overlap-grad-reduce", "overlap-param-gather"}),
-        ({"zero_stage": 1}, ("parameters",), set()),
-        ({"tensor_parallel": 2, "sequence_parallel": True}, ("tensor",), {"tp-comm-overlap"}),
-        ({"tensor_parallel": 2, "sequence_parallel": False}, ("tensor",), set()),
-        ({"tensor_parallel": 1, "sequence_parallel": True}, ("tensor",), set()),
-    ],
-)
+@each(("changes", "overlaps", "flags"), [
+    ({"zero_stage": 0}, ("gradients", "parameters"), {"overlap-grad-reduce"}),
+    ({"zero_stage": 1}, ("gradients", "parameters"), {"overlap-grad-reduce", "overlap-param-gather"}),
+    ({"zero_stage": 1}, ("parameters",), set()),
+    ({"tensor_parallel": 2, "sequence_parallel": True}, ("tensor",), {"tp-comm-overlap"}),
+    ({"tensor_parallel": 2, "sequence_parallel": False}, ("tensor",), set()),
+    ({"tensor_parallel": 1, "sequence_parallel": True}, ("tensor",), set()),
+])  # fmt: skip
 def test_other_exchanges_overlap_where_megatron_can(changes, overlaps, flags):
     """Parameters are gathered beside compute where ZeRO divides them and gradients are too; TP under sequences."""
     software = Software.model_validate(catalogue("software")["megatron-bridge"])
@@ -531,29 +521,26 @@ def test_a_script_of_ones_own() -> None:
     assert pins == {f"layout.{key}": value for key, value in stated.items()}
 
 
-@each(
-    ("name", "old", "new", "complaint"),
-    [
-        ("own.sh", "--num-layers 80", "--num-layers 96", "own.sh: layers is 96, workload.model.layers 80"),
-        ("own.sh", "length 8192", "length 4096", "sequence length is 4,096, workload.sequence_length 8,192"),
-        ("own.sh", "TP=8;", "TP=x;", "line 6: --tensor-model-parallel-size: must be a whole number from 1 (is 'x')"),
-        ("own.sh", "=1024", "=1025", "global batch of 1,025 sequences is no multiple of 32 = 32 replicas x 1"),
-        ("own.sh", "PP=4", "PP=400", "own.sh: 1,024 GPUs are fewer than the 3,200 of one replica"),
-        ("own.sh", "PP=4", "PP=3", "own.sh: 1,024 GPUs are no multiple of the 24 of one replica; correct either"),
-        ("own.sh", '"\nMODEL', "\nMODEL", "own.sh: cannot be read as a shell script"),
-        ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et*40|xt*40L'", "'x' is none of E, t, m, L"),
-        ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et*999999|L'", "expands to more than 100,000"),
-        ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et|t|tL'", "3 chunks, which 4 stages do not"),
-        ("own.sh", OWN, "SwitchName=leaf0 Nodes=m[0-3]", "own.sh: has none of --tensor-model-parallel-size"),
-        ("own.toml", OWN, "[a", "own.toml: is no TOML"),
-        ("own.toml", OWN, "a = 1", "own.toml: has none of parallelism, training.local_batch_size"),
-        ("own.json", OWN, "{}", "own.json: has none of train_batch_size"),
-        ("own.json", OWN, "", "own.json: has none of train_batch_size"),
-        ("own.yaml", OWN, "# later\n", "by which a recipe of NeMo is known; give a shell script"),
-        ("own.sh", "--micro-batch-size 1 ", "--micro-batch-size ", "must be a whole number from 1 (has no value)"),
-        ("own.yaml", OWN, "model:\n  tensor_model_parallel_size: x\n", "must be a whole number from 1 (is 'x')"),
-    ],
-)
+@each(("name", "old", "new", "complaint"), [
+    ("own.sh", "--num-layers 80", "--num-layers 96", "own.sh: layers is 96, workload.model.layers 80"),
+    ("own.sh", "length 8192", "length 4096", "sequence length is 4,096, workload.sequence_length 8,192"),
+    ("own.sh", "TP=8;", "TP=x;", "line 6: --tensor-model-parallel-size: must be a whole number from 1 (is 'x')"),
+    ("own.sh", "=1024", "=1025", "global batch of 1,025 sequences is no multiple of 32 = 32 replicas x 1"),
+    ("own.sh", "PP=4", "PP=400", "own.sh: 1,024 GPUs are fewer than the 3,200 of one replica"),
+    ("own.sh", "PP=4", "PP=3", "own.sh: 1,024 GPUs are no multiple of the 24 of one replica; correct either"),
+    ("own.sh", '"\nMODEL', "\nMODEL", "own.sh: cannot be read as a shell script"),
+    ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et*40|xt*40L'", "'x' is none of E, t, m, L"),
+    ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et*999999|L'", "expands to more than 100,000"),
+    ("own.sh", "--sequence-parallel", f"{PIPELINE} 'Et|t|tL'", "3 chunks, which 4 stages do not"),
+    ("own.sh", OWN, "SwitchName=leaf0 Nodes=m[0-3]", "own.sh: has none of --tensor-model-parallel-size"),
+    ("own.toml", OWN, "[a", "own.toml: is no TOML"),
+    ("own.toml", OWN, "a = 1", "own.toml: has none of parallelism, training.local_batch_size"),
+    ("own.json", OWN, "{}", "own.json: has none of train_batch_size"),
+    ("own.json", OWN, "", "own.json: has none of train_batch_size"),
+    ("own.yaml", OWN, "# later\n", "by which a recipe of NeMo is known; give a shell script"),
+    ("own.sh", "--micro-batch-size 1 ", "--micro-batch-size ", "must be a whole number from 1 (has no value)"),
+    ("own.yaml", OWN, "model:\n  tensor_model_parallel_size: x\n", "must be a whole number from 1 (is 'x')"),
+])  # fmt: skip
 def test_bad_files(name: str, old: str, new: str, complaint: str) -> None:
     """A file that cannot be read, or that contradicts the instance, is named with key, value and remedy."""
     with pytest.raises(InputError, match=re.escape(complaint)):
@@ -563,18 +550,15 @@ def test_bad_files(name: str, old: str, new: str, complaint: str) -> None:
 ENDS = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
 
 
-@each(
-    ("flags", "expected"),
-    [
-        ("--decoder-first-pipeline-num-layers 19 --decoder-last-pipeline-num-layers 19", (1, [19, 21, 21, 19])),
-        ("--decoder-last-pipeline-num-layers 17", (1, [21, 21, 21, 17])),
-        ("--num_layers_per_virtual_pipeline_stage 5", (4, None)),
-        ("--num-virtual-stages-per-pipeline-rank 2", (2, None)),
-        (f"{PIPELINE} 'Et*19|(t*21|)*2t*19L'", (1, [19, 21, 21, 19])),
-        (f"--num-layers 78 {ENDS} --num-layers-per-virtual-pipeline-stage 5", (4, [19, 20, 20, 19])),
-        (f"{PIPELINE} 'E|(t*11|)*7,t*3L'", None),
-    ],
-)
+@each(("flags", "expected"), [
+    ("--decoder-first-pipeline-num-layers 19 --decoder-last-pipeline-num-layers 19", (1, [19, 21, 21, 19])),
+    ("--decoder-last-pipeline-num-layers 17", (1, [21, 21, 21, 17])),
+    ("--num_layers_per_virtual_pipeline_stage 5", (4, None)),
+    ("--num-virtual-stages-per-pipeline-rank 2", (2, None)),
+    (f"{PIPELINE} 'Et*19|(t*21|)*2t*19L'", (1, [19, 21, 21, 19])),
+    (f"--num-layers 78 {ENDS} --num-layers-per-virtual-pipeline-stage 5", (4, [19, 20, 20, 19])),
+    (f"{PIPELINE} 'E|(t*11|)*7,t*3L'", None),
+])  # fmt: skip
 def test_stages_in_every_writing(flags: str, expected: Any) -> None:
     """Layers of the first and the last stage, virtual stages, and Megatron's layout with its multiplications."""
     text = f"--num-layers 80 --pipeline-model-parallel-size 4 {flags}"

@@ -235,14 +235,11 @@ def asked(name: str, layout: dict[str, Any] | None = None, **choices: Any) -> tu
     return text, run_of(plan_for(instance, (layout or own) | choices), "plan"), instance
 
 
-@each(
-    ("name", "gpus", "replicas", "microbatches"),
-    [
-        ("arrays.sh", 128, 4, 32), ("variables.sh", 16, 8, 8), ("experts.sh", 128, 32, 8), ("titan.toml", None, 16, 1),
-        ("overrides.yaml", None, 128, 1), ("slurm.sh", 32, 16, 8), ("slurm_layers.sh", 32, 16, 8),
-        ("titan.slurm", 32, 4, 1), ("deepspeed.json", None, 16, 16),
-    ],
-)  # fmt: skip
+@each(("name", "gpus", "replicas", "microbatches"), [
+    ("arrays.sh", 128, 4, 32), ("variables.sh", 16, 8, 8), ("experts.sh", 128, 32, 8), ("titan.toml", None, 16, 1),
+    ("overrides.yaml", None, 128, 1), ("slurm.sh", 32, 16, 8), ("slurm_layers.sh", 32, 16, 8),
+    ("titan.slurm", 32, 4, 1), ("deepspeed.json", None, 16, 16),
+])  # fmt: skip
 def test_its_own_plan_changes_nothing(name: str, gpus: int | None, replicas: int, microbatches: int) -> None:
     """Nodes times GPUs of a node, of variables, torchrun or #SBATCH lines, give replicas and micro-batches."""
     text, model, length, precision, _ = RECIPE[name]
@@ -256,19 +253,16 @@ def test_its_own_plan_changes_nothing(name: str, gpus: int | None, replicas: int
     assert written_like(text, Path(name), run_of(plan, "plan"), instance)[0] == text
 
 
-@each(
-    ("line", "gpus"),
-    [
-        ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
-        ("#SBATCH --nodes 4\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
-        ("#SBATCH --nodes 4\n#SBATCH --gpus-per-task=1\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
-        ("#SBATCH --nodes=4 # all\ntorchrun --nnodes=$SLURM_NNODES --nproc_per_node=8", 32),
-        ("srun -N4 torchrun --nnodes ${SLURM_JOB_NUM_NODES:-${NODES:-2}} --nproc-per-node 8", 16),
-        ("srun --nodes=2 --ntasks-per-node=4 python", 8),
-        ("#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=8\nsrun python", None),
-        ("python scripts/performance/run_script.py -ng 64 -gn 8", 64),
-    ],
-)
+@each(("line", "gpus"), [
+    ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
+    ("#SBATCH --nodes 4\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
+    ("#SBATCH --nodes 4\n#SBATCH --gpus-per-task=1\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
+    ("#SBATCH --nodes=4 # all\ntorchrun --nnodes=$SLURM_NNODES --nproc_per_node=8", 32),
+    ("srun -N4 torchrun --nnodes ${SLURM_JOB_NUM_NODES:-${NODES:-2}} --nproc-per-node 8", 16),
+    ("srun --nodes=2 --ntasks-per-node=4 python", 8),
+    ("#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=8\nsrun python", None),
+    ("python scripts/performance/run_script.py -ng 64 -gn 8", 64),
+])  # fmt: skip
 def test_gpus_of_a_script(line: str, gpus: int | None) -> None:
     assert run_of_text(f"{line} pretrain.py --micro-batch-size 1 # -N 9\n", Path("own.sh")).gpus == gpus
 
@@ -298,21 +292,18 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
         assert any(word in line for word in MAY_CHANGE.split()), line
 
 
-@each(
-    ("name", "text"),
-    [
-        ("own.json", '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}'),
-        ("own.json", '{\n  "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}\n}\n'),
-        ("own.yaml", "train: {global_batch_size: 8, micro_batch_size: 1}"),
-        ("own.yaml", "# torchrun --nnodes 2 --nproc-per-node 4\nmodel:\n  tensor_model_parallel_size:\n  x: {a: 1}\n"),
-        ("own.toml", "training.local_batch_size = 1\ntraining.seq_len = 8192\n[parallelism]\n"),
-        ("own.toml", "training.local_batch_size = 3\r\ntraining.seq_len = 8192\r\n[parallelism]\r\n"),
-        ("own.toml", "[training]\r\nseq_len = 8192\r\nlocal_batch_size = 1 # one"),
-        ("own.sh", "run_script.py -ng 8 -gn 8 -tp 2 model.pipeline_model_parallel_size=1"),
-        ("own.sh", "srun --nodes=1 --ntasks-per-node=8 train --micro-batch-size=1 --global-batch-size=8"),
-        ("own.sh", "X='--micro-batch-size 1 --global-batch-size=8'\r\nrun $X"),
-    ],
-)
+@each(("name", "text"), [
+    ("own.json", '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}'),
+    ("own.json", '{\n  "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}\n}\n'),
+    ("own.yaml", "train: {global_batch_size: 8, micro_batch_size: 1}"),
+    ("own.yaml", "# torchrun --nnodes 2 --nproc-per-node 4\nmodel:\n  tensor_model_parallel_size:\n  x: {a: 1}\n"),
+    ("own.toml", "training.local_batch_size = 1\ntraining.seq_len = 8192\n[parallelism]\n"),
+    ("own.toml", "training.local_batch_size = 3\r\ntraining.seq_len = 8192\r\n[parallelism]\r\n"),
+    ("own.toml", "[training]\r\nseq_len = 8192\r\nlocal_batch_size = 1 # one"),
+    ("own.sh", "run_script.py -ng 8 -gn 8 -tp 2 model.pipeline_model_parallel_size=1"),
+    ("own.sh", "srun --nodes=1 --ntasks-per-node=8 train --micro-batch-size=1 --global-batch-size=8"),
+    ("own.sh", "X='--micro-batch-size 1 --global-batch-size=8'\r\nrun $X"),
+])  # fmt: skip
 def test_short_files(name: str, text: str, tmp_path: Path) -> None:
     layout = layout_of(4, 2, 4, sequence_parallel=True, zero_stage=0, microbatches_per_step=4) | FULL
     instance = question("llama3-70b", precision="bf16")
@@ -352,37 +343,34 @@ def test_what_changes_where(tmp_path: Path) -> None:
     assert any("states no nodes or no GPUs; start it on 32 nodes of 8 GPUs" in line for line in told)
 
 
-@each(
-    ("name", "old", "new", "complaint"),
-    [
-        ("arrays.sh", "--num-layers 80", "--num-layers 96", "layers is 96, workload.model.layers 80"),
-        ("arrays.sh", "--hidden-size 8192", "--hidden-size 4096", "hidden is 4,096, workload.model.hidden 8,192"),
-        ("arrays.sh", "--seq-length 8192", "--seq-length 4096", "sequence length is 4,096"),
-        ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16"),
-        ("arrays.sh", "--tensor-model-parallel-size 8", "--tensor-model-parallel-size $((4 * 2))",
-         "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself"),
-        ("arrays.sh", "PARALLEL_ARGS=(", "if true; then\nPARALLEL_ARGS=(",
-         "line 27: --tensor-model-parallel-size: is in a branch (if, case, &&), which is not followed; write 4"),
-        ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=1\nTP_SIZE=2\n",
-         "line 22: --tensor-model-parallel-size: its variable TP_SIZE is assigned at lines 4 and 6, and which value"),
-        ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=$TP_SIZE\n",
-         "line 22: --context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares"),
-        ("variables.sh", "TP_SIZE=2\n", "",
-         "line 20: --tensor-model-parallel-size: must be a whole number from 1 (is '${TP_SIZE}': TP_SIZE is "
-         "assigned nowhere in it); write the figure there"),
-        ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=$(cat tp.txt | head -1)\n",
-         "line 4: --tensor-model-parallel-size: must be a whole number from 1 (is '$(cat tp.txt | head -1)': the "
-         "shell computes it, and no command is run here); write the figure there"),
-        ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=2\nfor TP_SIZE in 1 2; do\n",
-         "is '${TP_SIZE}': TP_SIZE is set by line 5: for TP_SIZE in 1 2; do); write the figure there"),
-        ("variables.sh", "TP_SIZE=2\n", '[[ -z "$BIG" ]] && TP_SIZE=2\n',
-         "line 21: --tensor-model-parallel-size: its variable TP_SIZE is assigned at line 4, in a branch, and which "
-         "value holds is not known; write 1 there yourself"),
-        ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
-        ("deepspeed.json", '"stages": 4', '"stages"\n: 4', "own.json: has a key and its colon in two lines"),
-        ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: is in"),
-    ],
-)  # fmt: skip
+@each(("name", "old", "new", "complaint"), [
+    ("arrays.sh", "--num-layers 80", "--num-layers 96", "layers is 96, workload.model.layers 80"),
+    ("arrays.sh", "--hidden-size 8192", "--hidden-size 4096", "hidden is 4,096, workload.model.hidden 8,192"),
+    ("arrays.sh", "--seq-length 8192", "--seq-length 4096", "sequence length is 4,096"),
+    ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16"),
+    ("arrays.sh", "--tensor-model-parallel-size 8", "--tensor-model-parallel-size $((4 * 2))",
+     "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself"),
+    ("arrays.sh", "PARALLEL_ARGS=(", "if true; then\nPARALLEL_ARGS=(",
+     "line 27: --tensor-model-parallel-size: is in a branch (if, case, &&), which is not followed; write 4"),
+    ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=1\nTP_SIZE=2\n",
+     "line 22: --tensor-model-parallel-size: its variable TP_SIZE is assigned at lines 4 and 6, and which value"),
+    ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=$TP_SIZE\n",
+     "line 22: --context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares"),
+    ("variables.sh", "TP_SIZE=2\n", "",
+     "line 20: --tensor-model-parallel-size: must be a whole number from 1 (is '${TP_SIZE}': TP_SIZE is "
+     "assigned nowhere in it); write the figure there"),
+    ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=$(cat tp.txt | head -1)\n",
+     "line 4: --tensor-model-parallel-size: must be a whole number from 1 (is '$(cat tp.txt | head -1)': the "
+     "shell computes it, and no command is run here); write the figure there"),
+    ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=2\nfor TP_SIZE in 1 2; do\n",
+     "is '${TP_SIZE}': TP_SIZE is set by line 5: for TP_SIZE in 1 2; do); write the figure there"),
+    ("variables.sh", "TP_SIZE=2\n", '[[ -z "$BIG" ]] && TP_SIZE=2\n',
+     "line 21: --tensor-model-parallel-size: its variable TP_SIZE is assigned at line 4, in a branch, and which "
+     "value holds is not known; write 1 there yourself"),
+    ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
+    ("deepspeed.json", '"stages": 4', '"stages"\n: 4', "own.json: has a key and its colon in two lines"),
+    ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: is in"),
+])  # fmt: skip
 def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
     """Another model, and what cannot be changed where it stands, are named with file, line, key and remedy."""
     text, run, instance = asked(name)

@@ -35,20 +35,16 @@ def test_the_largest_circuit_is_of_the_node() -> None:
     assert largest_circuit_mw(grid(), "nowhere") == 0
 
 
-@each(
-    ("built", "steps", "explicit", "capacity", "less_one"),
-    [
-        ({}, 0, 400, 450, 300),
-        ({}, 2, 400 + 60, 450 + 60, 300 + 60),
-        # Two circuits of 120 MW: the old one of 150 stays the largest.
-        ({"4": 2}, 0, 400 + 240, 450 + 240, 300 + 240),
-        # A new one of 180 is now the one to lose; the old one, which was out of the 400, is back.
-        ({"5": 1}, 0, 400 + 180 - 180 + 150, 450 + 180, 450 + 180 - 180),
-        ({"4": 1, "5": 2}, 1, 400 + 120 + 360 + 30 - 30, 450 + 120 + 360 + 30, 450 + 120 + 360 + 30 - 180),
-        # None built, and built elsewhere, add nothing and are no circuit to lose.
-        ({"5": 0, "6": 2}, 0, 400, 450, 300),
-    ],
-)
+@each(("built", "steps", "explicit", "capacity", "less_one"), [
+    ({}, 0, 400, 450, 300), ({}, 2, 400 + 60, 450 + 60, 300 + 60),
+    # Two circuits of 120 MW: the old one of 150 stays the largest.
+    ({"4": 2}, 0, 400 + 240, 450 + 240, 300 + 240),
+    # A new one of 180 is now the one to lose; the old one, which was out of the 400, is back.
+    ({"5": 1}, 0, 400 + 180 - 180 + 150, 450 + 180, 450 + 180 - 180),
+    ({"4": 1, "5": 2}, 1, 400 + 120 + 360 + 30 - 30, 450 + 120 + 360 + 30, 450 + 120 + 360 + 30 - 180),
+    # None built, and built elsewhere, add nothing and are no circuit to lose.
+    ({"5": 0, "6": 2}, 0, 400, 450, 300),
+])  # fmt: skip
 def test_what_a_node_can_draw(built, steps, explicit, capacity, less_one) -> None:
     """The figure given, or 3·100 + 150 MW of circuits, with those built and steps of 30 MW; less the largest."""
     assert usable_interconnect_mw(grid(), NODE, built, steps) == explicit
