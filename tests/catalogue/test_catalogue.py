@@ -30,22 +30,23 @@ TYPES: dict[str, type[Sourced]] = {
     "accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model, "media": Medium,
     "software": Software,
 }  # fmt: skip
-# Billions of parameters by model; of nemotron-3-22b with what the matrices leave out.
+# Billions of parameters by model, as its publisher says, and as its configuration of kimi-k2, whose paper says 1,040.
 NOMINAL = """gpt3-175b 175, megatron-22b 22, megatron-530b 530, megatron-1t 1008, llama3-70b 70.6, llama3-405b 405,
     agache-50t 52500, agache-100t 99200, turing-530b 530, nemotron-4-340b 341, llama-2-7b 6.74, llama-2-13b 13.02,
     llama-2-70b 68.98, llama-3.1-8b 8.03, llama-3.1-70b 70.6, llama-3.1-405b 405, mixtral-8x7b 46.7,
-    qwen3-30b-a3b 30.5, qwen3-235b-a22b 235, gpt-oss-120b 116.8, deepseek-v3 671, kimi-k2 1040, deepseek-v2 236,
+    qwen3-30b-a3b 30.5, qwen3-235b-a22b 235, gpt-oss-120b 116.8, deepseek-v3 671, kimi-k2 1026, deepseek-v2 236,
     palm-540b 540, gpt-oss-20b 20.9, qwen3-8b 8.2, mixtral-8x22b 140.6, nemotron-4-15b 15.6, nemotron-3-8b 8.5,
     nemotron-3-22b 21.3"""
 
-
-ENTRIES = [(kind, name) for kind in sorted(TYPES) for name in catalogue(kind)]
+FOLDER = Path(planner.__file__).parent / "catalogue"
+RAW: dict[str, dict[str, Any]] = {
+    kind: json.loads((FOLDER / f"{kind}.json").read_text(encoding="utf-8")) for kind in ("accelerators", "software")
+}
 
 
 def test_entries_say_where_each_figure_is_from():
     """One text covers all figures; a text by key must cover each of them, and no key that is not there."""
-    for kind, name in ENTRIES:
-        entry = catalogue(kind)[name]
+    for kind, name, entry in ((x, *item) for x in TYPES for item in catalogue(x).items()):
         assert TYPES[kind].model_validate(entry).name == name
         source = entry["source"]
         if isinstance(source, str):
@@ -130,7 +131,7 @@ def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
 def test_parameters_are_nominal():
     nominal = {name: 1e9 * float(n) for name, n in (x.split() for x in NOMINAL.split(","))}
     found = {name: total_parameters(Model.model_validate(entry)) for name, entry in catalogue("models").items()}
-    assert {name: n for name, n in found.items() if n != pytest.approx(nominal[name], rel=0.02)} == {}
+    assert {name: n for name, n in found.items() if n != pytest.approx(nominal[name], rel=0.01)} == {}
 
 
 def test_chips_carry_the_ports():
@@ -142,16 +143,6 @@ def test_chips_carry_the_ports():
         if chip == 51.2:
             assert switch.price_usd == switch.planes * one.price_usd, name
             assert switch.power_watts == switch.planes * one.power_watts, name
-
-
-@each("approach", [1, 2, 3])
-def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
-    """Each row of a scaling law has C = 6·N·D within the rounding of the printed table."""
-    law = catalogue("scaling_laws")[f"chinchilla-{approach}"]
-    assert law["source"].strip()
-    assert len(law["parameters"]) == len(law["flop"]) == len(law["tokens"]) == 9
-    for n, c, d in zip(law["parameters"], law["flop"], law["tokens"], strict=True):
-        assert math.isclose(c, 6 * n * d, rel_tol=0.05)
 
 
 @each(("old", "new"), [
@@ -205,11 +196,6 @@ def test_counts_are_written_as_runs() -> None:
         assert all(a[2] != b[2] for a, b in pairwise(parts)) and all(int(times or 2) > 1 for times, *_ in parts)
 
 
-FOLDER = Path(planner.__file__).parent / "catalogue"
-RAW: dict[str, dict[str, Any]] = {
-    kind: json.loads((FOLDER / f"{kind}.json").read_text(encoding="utf-8")) for kind in ("accelerators", "software")
-}
-LIKE = [(kind, name) for kind, entries in RAW.items() for name, entry in entries.items() if "like" in entry]
 A: dict[str, Any] = {
     "name": "A", "products": {"share": {"bf16": 0.7, "fp8": 0.8}, "tail": 3.0, "source": "Fitted"},
     "peak": {"bf16": 1.0, "fp8": 2.0}, "ports": 8, "note": "x",
@@ -217,7 +203,7 @@ A: dict[str, Any] = {
 }  # fmt: skip
 
 
-@each(("kind", "name"), LIKE)
+@each(("kind", "name"), [(kind, name) for kind in RAW for name, entry in RAW[kind].items() if "like" in entry])
 def test_only_what_a_source_states_is_an_entrys_own(kind: str, name: str) -> None:
     own, whole = RAW[kind][name], catalogue(kind)[name]
     other = catalogue(kind)[own["like"]]
@@ -235,13 +221,9 @@ def test_an_entry_like_another() -> None:
         "name": "B", "like": "A", "products": {"share": {"bf16": 0.5}, "source": "measured"}, "peak": {"bf16": 9.0},
         "source": {"like": "no B row", "peak": "datasheet of B"},
     }  # fmt: skip
-    assert completed(entry, {"A": A}) == {
-        "name": "B",
-        "products": {"share": {"bf16": 0.5}, "tail": 3.0, "source": "measured"},
-        "peak": {"bf16": 9.0},
-        "ports": 8,
-        "source": {"peak": "datasheet of B", "ports": "taken over from A, no B row"},
-    }
+    own = {"products": entry["products"] | {"tail": 3.0}, "peak": {"bf16": 9.0}, "ports": 8}
+    source = {"peak": "datasheet of B", "ports": "taken over from A, no B row"}
+    assert completed(entry, {"A": A}) == {"name": "B", **own, "source": source}
     bare = completed({"name": "B", "like": "A"}, {"A": A})
     taken = "taken over from A"
     assert bare["products"] == A["products"] | {"source": taken} and bare["source"] == {"peak": taken, "ports": taken}

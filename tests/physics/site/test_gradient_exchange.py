@@ -25,6 +25,15 @@ def even(_a: str, _b: str) -> float:
     return 20.0
 
 
+TEN = "abcdefghij"
+
+
+def on_a_line(a: str, b: str) -> float:
+    """Return a round trip between sites that stand in a row, each gap a little wider than the one before."""
+    i, j = sorted((TEN.index(a), TEN.index(b)))
+    return sum(10.0 + k for k in range(i, j))
+
+
 def replayed_ring(order: tuple[str, ...], size: float, gbps: float) -> float:
     """Pass parts around: a site sends a part on when it has it from the one before, and all wait for the slowest."""
     n, clock = len(order), 0.0
@@ -57,13 +66,19 @@ def test_times_by_hand() -> None:
     """10 GB at 100 Gbps are 0.8 s. A ring of three sends 4/3 and waits 2 x 40 ms, a tree from b twice and 38 ms."""
     three = SITES[:3]
     assert seconds(ring(three, 1e10, rtt), WAN, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 2 * 0.040)
+    # Three trips for one: the ring waits six times, and every link says so.
+    thrice = Wan(round_trips=3.0)
+    assert seconds(ring(three, 1e10, rtt), thrice, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 6 * 0.040)
+    assert {x.trips for x in sync_demands(thrice, ring(three, 1e10, rtt), 5.0, rtt)} == {6.0}
     root = tree(three, 1e10, rtt)
     assert root.order == ("b", "a", "c")
     assert seconds(root, WAN, 100.0, rtt) == pytest.approx(2 * 0.8 + 0.038)
 
 
 def test_the_root_of_a_tree_has_the_shortest_slowest_link() -> None:
-    """A site that is near to most, and far from one, is none."""
+    """A site that is near to most, and far from one, is none; each link has twice the gradient and one round trip."""
+    (phase,) = tree("edcba", 1e9, on_a_line).phases  # of five in a row the middle
+    assert (phase.links, phase.link_bytes, phase.trips) == ((("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")), 2e9, 1)
     ms = {"ab": 6.0, "ac": 1.0, "ad": 10.0, "bc": 6.0, "bd": 6.0, "cd": 10.0}
     assert tree("abcd", 1.0, lambda x, y: ms["".join(sorted((x, y)))]).order[0] == "b"
 
@@ -78,10 +93,7 @@ def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
     assert wan.choose_form(WAN, forms({"x": SITES[:3]}, 1e9, even), window, even).name == name
-
-
-def test_two_levels_win_where_groups_are_near() -> None:
-    """Four sites on two coasts: the ring's bytes and fewer waits."""
+    # Four sites on two coasts: two levels have the ring's bytes and fewer waits.
     found = wan.choose_form(WAN, forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), 10.0, rtt)
     assert found.name == "hierarchical"
 
@@ -95,19 +107,6 @@ def test_the_need_fills_the_window(size: float, window: float, name: str) -> Non
     assert {(x.a, x.b) for x in shared} == {p for phase in form.phases for p in phase.links}
     each = [wan.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(x.a, x.b) / 1e3) for x in shared]
     assert max(each) == pytest.approx(need)
-
-
-def test_one_site_exchanges_nothing() -> None:
-    assert forms({"east": ["a"]}, 1e9, rtt) == ()
-
-
-TEN = "abcdefghij"
-
-
-def on_a_line(a: str, b: str) -> float:
-    """Return a round trip between sites that stand in a row, each gap a little wider than the one before."""
-    i, j = sorted((TEN.index(a), TEN.index(b)))
-    return sum(10.0 + k for k in range(i, j))
 
 
 def test_many_sites_go_on_to_the_nearest() -> None:
@@ -138,15 +137,9 @@ def test_two_levels_of_unlike_counts() -> None:
         assert sum(p.link_bytes for p in form.phases) == pytest.approx(wan.exchange_bytes(3e9, 6))
 
 
-def test_the_root_has_the_shortest_slowest_link() -> None:
-    """Of five sites in a row the middle; a link for every other site, of twice the gradient, waits one round trip."""
-    form = tree("edcba", 1e9, on_a_line)
-    assert form.order == ("c", "a", "b", "d", "e")
-    (phase,) = form.phases
-    assert (phase.links, phase.link_bytes, phase.trips) == ((("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")), 2e9, 1)
-
-
 def test_forms_are_named_plainest_first() -> None:
+    """One site exchanges nothing."""
+    assert forms({"east": ["a"]}, 1e9, rtt) == ()
     assert [f.name for f in forms({"x": ["a", "b"]}, 1.0, rtt)] == ["ring", "tree"]
     assert [f.name for f in forms({"x": ["a", "b"], "y": ["d", "c"]}, 1.0, rtt)] == ["ring", "tree", "hierarchical"]
 
@@ -171,10 +164,3 @@ def test_the_time_that_a_step_counts_on(gbps: float | None, ms: float | None, ex
     """1 GB in a ring of four sends 1.5 GB a link; with 3 round trips of 40 ms each; without a rate the window."""
     thrice = Wan(round_trips=3.0)
     assert wan.assumed_window_seconds(thrice, 1e9, 4, 7.0, gbps, ms) == pytest.approx(expected)
-
-
-def test_round_trips_count_as_often_as_the_exchange_waits() -> None:
-    """Three trips for one: the ring of three waits six times 40 ms, and every link says so."""
-    thrice, three = Wan(round_trips=3.0), ring(SITES[:3], 1e10, rtt)
-    assert seconds(three, thrice, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 6 * 0.040)
-    assert {x.trips for x in sync_demands(thrice, three, 5.0, rtt)} == {6.0}
