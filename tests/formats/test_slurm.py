@@ -16,17 +16,8 @@ from slurm_controller import Controller, controller, why_not
 import planner
 from planner.cluster import Placement, Topology, TopologySwitch, expand, fold_names, natural
 from planner.errors import InputError
-from planner.formats.cluster_files import (
-    BUSY,
-    DOWN,
-    FREE,
-    WRITERS,
-    NodeStates,
-    hostfile,
-    read_running,
-    read_states,
-    sbatch_line,
-)
+from planner.formats import cluster_files
+from planner.formats.cluster_files import BUSY, DOWN, FREE, WRITERS, NodeStates, hostfile, read_states, sbatch_line
 from planner.formats.topologies import read_conf, write_conf
 from planner.scheduling.cluster_changes import opened
 
@@ -71,9 +62,8 @@ def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
             assert expand(shown[s.name]["Nodes"]) == list(s.nodes)
         else:
             assert set(expand(shown[s.name]["Switches"])) == {c.name for c in tree.switches if c.parent == s.name}
-    assert {s: words["Level"] for s, words in shown.items()} == {
-        s.name: "0" if s.nodes else "2" if s.name == "core" else "1" for s in tree.switches
-    }
+    levels = {s.name: "0" if s.nodes else "2" if s.name == "core" else "1" for s in tree.switches}
+    assert {s: words["Level"] for s, words in shown.items()} == levels
     assert not [line for line in slurm.log().splitlines() if "error" in line and ("opology" in line or "witch" in line)]
 
 
@@ -101,9 +91,8 @@ def test_a_forest_is_read_and_no_job_leaves_its_tree(tmp_path: Path) -> None:
     with controller(tmp_path / "run", fold_names(NODES), text) as running:
         printed = running.run("scontrol", "show", "topology")
         forest = read_conf(printed, "printed")
-        assert {s.name: set(s.nodes) for s in forest.switches if s.nodes} == {
-            s.name: set(s.nodes) for s in _topology().switches if s.nodes
-        }
+        leaves = [{s.name: set(s.nodes) for s in x.switches if s.nodes} for x in (forest, _topology())]
+        assert leaves[0] == leaves[1]
         assert "start at" in running.submit_on_trial("-N64", "--exclusive")
         with pytest.raises(RuntimeError, match="not available"):
             running.submit_on_trial("-N65", "--exclusive")
@@ -137,10 +126,7 @@ def _random_names(random_: random.Random) -> list[str]:
     for _ in range(random_.randint(1, 12)):
         prefix = random_.choice(["n", "node-", "rack1node", "r2d", "a1b2c", "x-0y", "login", ""])
         digits, first = random_.choice([0, 1, 2, 4]), random_.choice([0, 1, 7, 8, 98, 995, 9998])
-        names += [
-            f"{prefix}{first + i:0{digits}d}" if digits or not prefix else f"{prefix}{first + i}"
-            for i in range(random_.randint(1, 8))
-        ]
+        names += [f"{prefix}{first + i:0{digits}d}" for i in range(random_.randint(1, 8))]
         if random_.random() < 0.3:
             names.append(random_.choice(["gateway", "n5-ib", names[-1], "z09x"]))
         if random_.random() < 0.2:
@@ -156,7 +142,7 @@ def test_jobs_that_hold_nodes_are_the_controllers(slurm: Controller, tmp_path: P
     try:
         for name, command in (("jobs.txt", ("scontrol", "show", "job")), ("jobs.json", ("squeue", "--json"))):
             (tmp_path / name).write_text(slurm.run(*command))
-            found = {j.name: j.nodes for j in read_running(tmp_path / name)}
+            found = {j.name: j.nodes for j in cluster_files.read_running(tmp_path / name)}
             assert found[f"wrap-{holding}"] == tuple(expand(nodes[0]))
             assert not {f"wrap-{cancelled}", f"wrap-{held}"} & found.keys()
     finally:
@@ -212,8 +198,6 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
 
 
 TREE = Topology(switches=(TopologySwitch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
-
-
 STATES = {
     FREE: "idle IDLE idle~ idle#",
     BUSY: "alloc allocated mix comp resv plnd mix- alloc~ idle- alloc+",
@@ -261,8 +245,7 @@ def _read(directory: Path, text: str) -> NodeStates:
     ("n1 idle\nn2 idel", "line 2: unknown state 'idel'; did you mean 'idle'"),
     ("n1", "line 1: 'n1' must be a hostlist and a state"), ("NODELIST STATE\n", "line 1: unknown state 'STATE'"),
     ("n[1-2 idle", r"line 1: 'n\[1-2': a bracket is not closed"),
-    ("{}", "must have a list of nodes or sinfo"),
-    ('{"nodes": [{"name": "n1"}]}', r"nodes\[0\]: names no node or no state"),
+    ("{}", "must have a list of nodes or sinfo"), ('{"nodes": [{"name": "n1"}]}', r"nodes\[0\]: names no node or no"),
     ('{"sinfo": [3]}', r"sinfo\[0\]: names no node"), ('{"sinfo": []}', "names no node; print it"),
     ('{"nodes": []}', "names no node; print it"),
     ('{"sinfo": [{"node": {"state": ["IDLE"]}, "nodes": {"nodes": []}}]}', "names no node; print it"),
@@ -271,10 +254,8 @@ def _read(directory: Path, text: str) -> NodeStates:
     ('{"nodes": [{"name": "", "state": "idle"}]}', r"nodes\[0\]: names no node or no state"),
     ('{"items": [{"metadata": {"name": "n1"}, "status": 3}]}', r"items\[0\]\.status: must be an object \(is 3\)"),
     ('{"items": [{"metadata": {"name": "n1"}, "spec": "a"}]}', r"items\[0\]\.spec: must be an object"),
-    (
-        '{"items": [{"metadata": {"name": "n1"}, "status": {"conditions": 7}}]}',
-        r"items\[0\]\.status\.conditions: must be a list \(is 7\)",
-    ),
+    ('{"items": [{"metadata": {"name": "n1"}, "status": {"conditions": 7}}]}',
+     r"items\[0\]\.status\.conditions: must be a list \(is 7\)"),
     ('{"nodes": [{"name": "n1", "state": ["IDLY"]}]}', r"nodes\[0\].state: unknown state 'IDLY'"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -8,11 +8,10 @@ import pytest
 from commands import invoke
 from each_case import each
 
-from planner.errors import InputError
 from planner.exports.runnable_layout import with_switches
 from planner.formats.cluster_files import DECIDING, NodeStates, read_states, topology_note
 from planner.imports.megatron_flags import megatron_effect
-from planner.imports.recipes import doubts, layout_of_run, parsed, run_of_text
+from planner.imports.recipes import doubts, parsed, run_of_text
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import Overlap
@@ -167,13 +166,6 @@ OFFLOAD = '"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cp
 def test_other_frameworks_tell_too(name: str, text: str, told: str) -> None:
     """Keys of NeMo, torchtitan and DeepSpeed that no figure follows are told by their path."""
     assert told in str(read(text, name).note())
-
-
-def test_another_precision_is_refused() -> None:
-    """A run in FP8 contradicts an instance in BF16: it is named with the change that mends it."""
-    instance = load_instance(CLUSTER, searched=False)
-    with pytest.raises(InputError, match=r"run in fp8, workload\.precision\.compute is bf16; give --set workload"):
-        layout_of_run(run_of_text(f"{BASE} --fp8-format hybrid", SCRIPT), instance, "own.sh")
 
 
 def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
