@@ -104,19 +104,16 @@ def test_a_name_chooses_a_topology_of_a_file(tmp_path: Path) -> None:
 
 
 BAD = {
-    "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[2-4]\nSwitchName=c Switches=a,b": (
-        r"line 2: node n\[2-3\] is under leaf 'a' \(line 1\)"
-    ),
+    "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[2-4]\nSwitchName=c Switches=a,b":
+     r"line 2: node n\[2-3\] is under leaf 'a' \(line 1\)",
     "SwitchName=a Nodes=n1,n1": "line 1: leaf 'a' names n1 twice",
     "SwitchName=a Switches=b\nSwitchName=b Switches=a": "line 1: the tree has no root above 'a': .*a under b under a",
     "SwitchName=r Nodes=n1\nSwitchName=a Switches=b\nSwitchName=b Switches=a": "line 2: the tree has no root above 'a'",
     "SwitchName=a Switches=a": "line 1: the tree has no root above 'a'",
-    "SwitchName=leaf1 Nodes=n1\nSwitchName=b Switches=leaf2": (
-        "line 2: switch 'b' has the unknown child 'leaf2'; did you mean 'leaf1'"
-    ),
-    "SwitchName=a Nodes=n1\nSwitchName=b Switches=a\nSwitchName=c Switches=a,b": (
-        r"line 3: switch 'a' is a child of 'b' \(line 2\) and of 'c'"
-    ),
+    "SwitchName=leaf1 Nodes=n1\nSwitchName=b Switches=leaf2":
+     "line 2: switch 'b' has the unknown child 'leaf2'; did you mean 'leaf1'",
+    "SwitchName=a Nodes=n1\nSwitchName=b Switches=a\nSwitchName=c Switches=a,b":
+     r"line 3: switch 'a' is a child of 'b' \(line 2\) and of 'c'",
     "SwitchName=a Nodes=n1\nSwitchName=b Switches=a,a": "line 2: switch 'a' is twice a child of 'b'",
     "SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2": "line 2: switch 'a' is already at line 1",
     "SwitchName=a Nodes=n1 Switches=b": "line 1: switch 'a' has both nodes and switches",
@@ -138,9 +135,8 @@ BAD = {
     "SwitchName=a Nodes=n1, n2": "line 1: 'n2' is not KEY=VALUE",
     "Nodes=n1": "line 1: Nodes= has no owner",
     "\n# nothing\n": "line 1: there is no switch",
-    "BlockName=a Nodes=n[1-4]\nBlockName=b Nodes=n[4-7]\nBlockSizes=4": (
-        r"line 2: node n4 is under block 'a' \(line 1\) and under block 'b'"
-    ),
+    "BlockName=a Nodes=n[1-4]\nBlockName=b Nodes=n[4-7]\nBlockSizes=4":
+     r"line 2: node n4 is under block 'a' \(line 1\) and under block 'b'",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4,12": "line 2: 12 is not 4 times a power of two",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4,4": "line 2: 4 is not 4 times a power of two",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=0": "line 2: must be at least 1",
@@ -150,7 +146,7 @@ BAD = {
     "BlockName=a": "line 1: block 'a' has no nodes",
     "BlockName=a Nodes=n1\nBlockName=a Nodes=n2": "line 2: block 'a' is already at line 1",
     "SwitchName=a Nodes=n1\nBlockName=b Nodes=n1": "line 2: blocks and switches in one file",
-}
+}  # fmt: skip
 
 
 FLOW = """# one line a switch, as generators write it
@@ -258,15 +254,14 @@ BAD_YAML = {
     "- topology: t\n  flat: true\n- topology: t\n  flat: true": "line 3: topology 't' is already at line 1",
     "topology: t": "line 1: the file must be a list",
     "": "line 1: there is no topology; write such as",
-    "- topology: t\n  block:\n    block_sizes: [4, x]\n    blocks:\n    - block: a\n      nodes: n1": (
-        "line 3: block_sizes must be whole numbers"
-    ),
+    "- topology: t\n  block:\n    block_sizes: [4, x]\n    blocks:\n    - block: a\n      nodes: n1":
+     "line 3: block_sizes must be whole numbers",
     "- topology: t\n  tree: {switches: [{switch: s, nodes: n1}]}\n"
     "- topology: b\n  block: {block_sizes: [4, 9], blocks: [{block: a, nodes: n1}]}": "line 4: block_sizes: 9 is not",
     "- topology: t\n  block:\n    blocks: 7": "line 3: blocks must be a list",
     "-\n" * 3: "line 1: a topology must be a mapping",
     "- " * 99 + "x": "line 1: .*nested deeper",
-}
+}  # fmt: skip
 
 
 @each("text", BAD_YAML)

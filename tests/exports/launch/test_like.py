@@ -1,4 +1,4 @@
-"""Plans written into recipes of one's own: what the plan decides is changed where it stands, and nothing else."""
+"""Plans in recipes of one's own: what they decide is changed where it stands; layouts solved for a framework."""
 
 import difflib
 import json
@@ -12,13 +12,18 @@ from cluster_cases import placed_on
 from commands import invoke
 from each_case import each
 from launch_layouts import layout_of, plan_for, question
+from stored_plans import stored
+from tiers import more, slow
 
 import planner
 from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, run_of
+from planner.exports.launch import FORMS, STACKS, LaunchRun, launch_file, nearest_choices, run_of
+from planner.exports.runnable_layout import runnable_layout
+from planner.imports.huggingface import read_config
 from planner.imports.recipes import differences, layout_of_run, run_of_text, written_like
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, Limits
+from planner.physics.training.parallel_strategy import layout_values, strategy_of
 
 ARRAYS = """\
 #!/bin/bash
@@ -344,10 +349,8 @@ def test_what_changes_where(tmp_path: Path) -> None:
 
 
 @each(("name", "old", "new", "complaint"), [
-    ("arrays.sh", "--num-layers 80", "--num-layers 96", "layers is 96, workload.model.layers 80"),
     ("arrays.sh", "--hidden-size 8192", "--hidden-size 4096", "hidden is 4,096, workload.model.hidden 8,192"),
-    ("arrays.sh", "--seq-length 8192", "--seq-length 4096", "sequence length is 4,096"),
-    ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16"),
+    ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16; give --set workload"),
     ("arrays.sh", "--tensor-model-parallel-size 8", "--tensor-model-parallel-size $((4 * 2))",
      "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself"),
     ("arrays.sh", "PARALLEL_ARGS=(", "if true; then\nPARALLEL_ARGS=(",
@@ -490,3 +493,54 @@ def test_by_command(tmp_path: Path) -> None:
     ):
         done = invoke(*command, *wrong)
         assert done.exit_code != 0 and complaint in str(done.exception) + done.output
+
+
+ROOT = Path(__file__).parents[3]
+RACKS = {  # of 8 H100 each; mixtures that DeepSpeed's configuration has no words for are left to the others
+    "llama-2-7b": (2, "megatron nemo torchtitan deepspeed"),
+    "llama-3.1-8b": (2, "megatron nemo torchtitan deepspeed"),
+    "llama-3.1-70b": (8, "megatron nemo torchtitan deepspeed"),
+    "mixtral-8x7b": (2, "megatron nemo torchtitan"),
+    "qwen3-30b-a3b": (2, "nemo torchtitan"),
+    "gpt-oss-20b": (2, "megatron nemo torchtitan"),
+}
+CASES = [(model, framework) for model, (_, names) in RACKS.items() for framework in names.split()]
+QUICK = [("llama-2-7b", "torchtitan"), ("llama-2-7b", "deepspeed")]
+SLOW = [("mixtral-8x7b", "megatron"), ("llama-3.1-70b", "nemo")]
+
+
+def solved_question(config: str, framework: str) -> Instance:
+    """Return a question of some H100 nodes for a public configuration under a framework's rules."""
+    file, racks = ROOT / "tests" / "imports" / "hf_configs" / f"{config}.json", RACKS[config][0]
+    model = read_config(json.loads(file.read_text())["config"], str(file), config).model_dump(exclude_none=True)
+    workload = {"software": STACKS[framework], "sequence_length": 4096, "tokens": 1e12}
+    instance = question(model, racks=racks, **workload).replaced(reliability=None)
+    return instance.replaced(limits=Limits(max_batch_tokens=4096 * 8 * racks))
+
+
+def test_replicas_at_several_sites_are_read_back_with_the_plan(tmp_path: Path) -> None:
+    """Flags have no sites; of a plan with as many replicas they are the plan's, and so is the exchange at a site."""
+    plan = stored("two-sites-405b")
+    (own := tmp_path / "own.sh").write_text(launch_file(run_of(plan, "plan"), "megatron"))
+    (file := tmp_path / "plan.json").write_text(plan.model_dump_json())
+    found = invoke("evaluate", file, "--from-flags", own, "--json")
+    parts, asked_for = json.loads(found.stdout)["breakdown_seconds"], plan.layout
+    assert asked_for is not None and len(asked_for.data_parallel_by_site) == 2
+    assert parts["data_parallel"] == pytest.approx(asked_for.metrics.breakdown_seconds["data_parallel"])
+
+
+@pytest.mark.parametrize(
+    ("config", "framework"), [*QUICK, *slow(*SLOW), *more(*(case for case in CASES if case not in QUICK + SLOW))]
+)
+def test_the_export_is_the_plan(config: str, framework: str) -> None:
+    """The export of a plan that was solved for a framework neither refuses nor changes the layout."""
+    plan = planner.solve(solved_question(config, framework))
+    assert plan.status == "optimal" and plan.verified
+    run = run_of(plan, config)
+    assert nearest_choices(run, framework) == {} and runnable_layout(plan, run, framework) is None
+    back = run_of_text(launch_file(run, framework), Path(f"own.{FORMS[framework]}"))
+    read = layout_of_run(back, plan.instance, "own")
+    again = planner.evaluate(plan.instance, {path.removeprefix("layout."): value for path, value in read.items()})
+    own, other = (layout_values(strategy_of(x)) for x in (plan.layout, again.layout))
+    untold = {"replicas_per_rack", "stages_per_rack"} | ({"sequence_parallel"} if framework == "deepspeed" else set())
+    assert {k: v for k, v in other.items() if k not in untold} == {k: v for k, v in own.items() if k not in untold}
