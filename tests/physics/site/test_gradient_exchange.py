@@ -124,15 +124,10 @@ def test_many_sites_go_on_to_the_nearest() -> None:
 def test_two_levels_of_unlike_counts() -> None:
     """Three groups of two: a ring of two inside, then rings of three with half of it: 1·S and 4/3·S/2, 1 + 2 trips."""
     # Two groups of three: 4/3·S and 1·S/3, 2 + 1 trips. Both carry the bytes of a ring over six.
-    for groups, inside, across in (
-        (["ab", "cd", "ef"], (1.0, 1), (2 / 3, 2)),
-        (["abc", "def"], (4 / 3, 2), (1 / 3, 1)),
-    ):
+    kinds = ((["ab", "cd", "ef"], (1.0, 1), (2 / 3, 2)), (["abc", "def"], (4 / 3, 2), (1 / 3, 1)))
+    for groups, inside, across in kinds:
         form = hierarchical([tuple(g) for g in groups], 3e9, on_a_line)
-        assert [(p.link_bytes / 3e9, p.trips) for p in form.phases] == [
-            (pytest.approx(inside[0]), inside[1]),
-            (pytest.approx(across[0]), across[1]),
-        ]
+        assert [x for p in form.phases for x in (p.link_bytes / 3e9, p.trips)] == pytest.approx([*inside, *across])
         assert set(form.order) == set("abcdef") and len(form.order) == 6
         assert sum(p.link_bytes for p in form.phases) == pytest.approx(wan.exchange_bytes(3e9, 6))
 

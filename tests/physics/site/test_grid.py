@@ -9,30 +9,17 @@ from planner.instance.grid import Grid, GridRules, InterconnectRule, Interconnec
 from planner.physics.site.grid import PowerNetwork, largest_circuit_mw, lost_share, normal_share, usable_interconnect_mw
 
 UPGRADE = InterconnectUpgrade(step_mw=30, max_steps=3, capex_usd=0)
-NODE = PowerNode(
-    id="n", balancing_authority="b", latitude=0, longitude=0, generation_mw=100, interconnect_mw=400, upgrade=UPGRADE
-)
-LINES = (
-    Line(id="1", a="n", b="m", circuits=3, rating_mw=100),
-    Line(id="2", a="o", b="n", circuits=1, rating_mw=150),
-    Line(id="3", a="m", b="o", circuits=2, rating_mw=900),
-)
-NEW = (
-    NewLine(id="4", a="n", b="o", max_circuits=2, rating_mw=120, capex_usd=0),
-    NewLine(id="5", a="m", b="n", max_circuits=2, rating_mw=180, capex_usd=0),
-    NewLine(id="6", a="m", b="o", max_circuits=2, rating_mw=999, capex_usd=0),
-)
+PLACE = {"balancing_authority": "b", "latitude": 0, "longitude": 0}
+NODE = PowerNode(id="n", generation_mw=100, interconnect_mw=400, upgrade=UPGRADE, **PLACE)
+LINES = [("1", "n", "m", 3, 100), ("2", "o", "n", 1, 150), ("3", "m", "o", 2, 900)]
+NEW = [("4", "n", "o", 120), ("5", "m", "n", 180), ("6", "m", "o", 999)]
 
 
 def grid(reading: str = "explicit", **rules: object) -> Grid:
     on = GridRules(interconnect=InterconnectRule(enabled=True, reading=reading), **rules)
-    return Grid(balancing_authorities=(), nodes=(NODE,), lines=LINES, new_lines=NEW, rules=on)
-
-
-def test_the_largest_circuit_is_of_the_node() -> None:
-    """Of 3 x 100 and 150 MW at the node 150 is the largest, whatever stands elsewhere; nothing without lines."""
-    assert largest_circuit_mw(grid(), "n") == 150
-    assert largest_circuit_mw(grid(), "nowhere") == 0
+    lines = tuple(Line(id=i, a=a, b=b, circuits=n, rating_mw=mw) for i, a, b, n, mw in LINES)
+    new = tuple(NewLine(id=i, a=a, b=b, max_circuits=2, rating_mw=mw, capex_usd=0) for i, a, b, mw in NEW)
+    return Grid(balancing_authorities=(), nodes=(NODE,), lines=lines, new_lines=new, rules=on)
 
 
 @each(("built", "steps", "explicit", "capacity", "less_one"), [
@@ -58,6 +45,7 @@ def test_a_node_without_a_figure_has_none() -> None:
     bare = NODE.replaced(interconnect_mw=None, upgrade=None)
     assert usable_interconnect_mw(grid(), bare, {"4": 1}) is None
     assert usable_interconnect_mw(grid("capacity"), bare, {}, 5) == 450
+    assert [largest_circuit_mw(grid(), name) for name in ("n", "nowhere")] == [150, 0]
 
 
 @each(("generation", "unit", "share"), [

@@ -11,7 +11,7 @@ from training_toys import accelerator, machine_of, precision_of, shape
 from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import layer_time
 from planner.physics.training.memory import Weights, stored_tensors
-from planner.physics.training.operations import Machine, head_seconds, layer_operations, narrow_heads
+from planner.physics.training.operations import Machine, layer_operations, narrow_heads
 from planner.physics.training.transformer import LayerKind
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
@@ -110,15 +110,6 @@ def test_fused_experts_cast_what_comes_in(hidden: int, ffn: int, fused: bool) ->
         assert math.fsum(casts) == pytest.approx(elements * 4 / 1e9 + (0 if fused else 2 * LOCAL))
     one_kernel = [] if fused else [pytest.approx(4 * 2 * ffn * 2 * 2 / 1e9)]
     assert [o.seconds for o in passes.forward if o.name == "experts activation"] == one_kernel
-
-
-@each("context_parallel", [1, 2, 4])
-def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None:
-    """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, 8 B a logit over 1 GB/s."""
-    own_shape = shape(b=2, c=context_parallel)
-    own = 2 * 4 / context_parallel
-    expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9)
-    assert head_seconds(machine(loss_bytes_per_logit=8.0), own_shape) == pytest.approx(expected)
 
 
 @each("efficiency", [1.0, 0.5, 0.25])

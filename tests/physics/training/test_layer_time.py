@@ -264,12 +264,16 @@ def test_layer_parts_sum_to_the_layer(s: LayerShape, what: str) -> None:
 
 
 @each("t", [1, 2])
-def test_head(t: int) -> None:
-    """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits, 56 unfused."""
-    assert operations.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
+@each("c", [1, 2, 4])
+def test_head(t: int, c: int) -> None:
+    """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits, 56 unfused.
+
+    Two sequences have twice as many, of which a CP rank has those of its own tokens.
+    """
+    assert operations.head_seconds(machine(), shape(t, b=2, c=c)) == pytest.approx(2 * 3.072 / t / c)
     for fused, loss in ((True, 8), (False, 56)):
         m = machine(gpu(hbm=1.0), loss_bytes_per_logit=8, fused_loss=fused)
-        assert operations.head_seconds(m, shape(t)) == pytest.approx((3.072 + 64 * loss) / t)
+        assert operations.head_seconds(m, shape(t, c=c)) == pytest.approx((3.072 + 64 * loss) / t / c)
     # 16 x 8 weights of the embedding take 14 bytes each: 2 B cleared, written and read, 4 B read and written.
     assert operations.embedding_seconds(machine(gpu(hbm=1.0)), shape(t)) == pytest.approx(128 * 14 / t)
 

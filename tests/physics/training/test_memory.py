@@ -123,23 +123,6 @@ def strategy(layers: tuple[int, ...], v: int = 1, m: int = 8, e: int = 1, d: int
     return layout(layers, stages_per_rack=len(layers), **own)
 
 
-def test_a_dense_pipeline_tensor_by_tensor() -> None:
-    """Two stages of three layers, one replica: 18 bytes a weight, and every tensor that a layer keeps."""
-    # Kept for a token: both norms' inputs and outputs (4·h), Q, K, V and the attention's output (4·h), and of the
-    # gated FFN its two inner tensors and their product (3·f). The backward pass begins with the gradients of the
-    # layer's output and of both inner tensors. The first stage has two micro-batches in flight. Stand-ins: one of
-    # each weight of a layer. The head's peak: logits, four hidden states of the last norm, its own stand-in; it comes
-    # with the layer's stand-ins and in place of a layer's gradients.
-    parts = memory.memory_by_stage(machine(), strategy((3, 3)))
-    layer, kept = 4 * H * H + 3 * H * F, 2 * SEQUENCE * (8 * H + 3 * F)
-    assert parts["state"].tolist() == [18 * (3 * layer + V * H)] * 2
-    assert parts["activations"].tolist() == [2 * 3 * kept, 3 * kept]
-    gradients = 2 * SEQUENCE * (H + 2 * F)
-    assert parts["working"].tolist() == [2 * layer + gradients] * 2
-    head = 2 * SEQUENCE * V + 4 * 2 * SEQUENCE * H + 2 * V * H
-    assert parts["logits"].tolist() == [0, head - gradients]
-
-
 def test_dense_layers_stand_at_the_front() -> None:
     """Two dense layers and five of experts on stages of 3, 2 and 2: only the first stage has dense ones."""
     # Experts are divided over four ranks, their optimizer over the two replicas of each that four replicas leave; a
