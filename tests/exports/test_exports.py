@@ -290,18 +290,6 @@ def test_slowdowns_are_those_of_a_fabric_with_a_spine_less() -> None:
     assert split["pipeline_send_slowdown"] == pytest.approx(2 * before) and "lose one of 2 lanes" in split["effect"]
 
 
-def test_links_out_of_pods_slow_sends_by_the_share_lost() -> None:
-    """Where links out of pods are the slowest, one of four spines or cores makes sends take 4/3; a leaf takes none."""
-    plan = worked(instance_with(), ports=32, leaf_down=2, leaf_up=4, domains_per_pod=2, spine_up=1)
-    planned = plan.fabric.sites["e1"]
-    rows = failure_domains(plan, built_fabric(plan, "e1"))
-    assert [row["tier"] for row in rows] == ["leaf"] * 4 + ["spine"] * 2 + ["core"]
-    for row in rows:
-        times = 1 if row["tier"] == "leaf" else 4 / 3
-        assert row["pipeline_send_slowdown"] == pytest.approx(times * planned.pipeline_send_slowdown)
-        assert row["allreduce_slowdown"] == pytest.approx(planned.allreduce_slowdown)
-
-
 @each("name", ["dragonfly 1k", "dragonfly 16k", "dragonfly+ 1k", "dragonfly+ 16k"])
 def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     """Of the links between two groups a switch takes no more than the most that any has of them."""

@@ -113,36 +113,28 @@ def pods_as_kueue_orders_them(text: str) -> list[str]:
     return sorted(labelled, key=lambda n: [labelled[n][k] for k in levels])
 
 
-@each("step", [1, -1])
-def test_kueue_orders_pods_as_the_ranks(step: int) -> None:
+def test_kueue_orders_pods_as_the_ranks() -> None:
     """Kueue sorts by the levels' values as text: labelled nodes are then in rank order, each group in one domain."""
+    groups = ({"data": 12}, {"pipeline": 3, "data": 4}, {"data": 6, "tensor": 2})
+    # Ranks of groups alternate; groups are numbered along the pipeline first.
+    mixed = ({"data": 4, "pipeline": 3}, {"pipeline": 3, "context": 2, "data": 2})
+    meshes = (*groups, *mixed, {"pipeline": 2, "data": 3, "context": 2})
     placed = _on(*range(16, 4, -1), groups=4)
-    placed = placed.replaced(groups=placed.groups[::step])  # listed in any order
-    text = WRITERS["kueue"](placed, TREE)
+    turned = placed.replaced(groups=placed.groups[::-1])  # listed in any order
+    for one in (placed, turned, *(planner.place(TREE, {"name": "j", "mesh": x, "gpus_per_node": 8}) for x in meshes)):
+        assert pods_as_kueue_orders_them(WRITERS["kueue"](one, TREE)) == list(one.nodes)
+    text = WRITERS["kueue"](turned, TREE)
     (topology,), (flavor,), (job,) = (_of_kind(text, kind) for kind in ("Topology", "ResourceFlavor", "Job"))
     level = topology["spec"]["levels"][0]["nodeLabel"]
     labels = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
-    assert pods_as_kueue_orders_them(text) == list(placed.nodes)
     key = "kueue.x-k8s.io/podset-slice"
     slices = {f"{key}-required-topology": level, f"{key}-size": "4"}
     assert job["spec"]["template"]["metadata"]["annotations"] == slices
     assert {len({labels[n][level] for n in g.nodes}) for g in placed.groups} == {1}
     assert (job["spec"]["completions"], job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]) == ("12", "default")
-    ranks = {"nodeLabels": {"planner/job": "j"}, "topologyName": topology["metadata"]["name"]}
-    assert flavor["spec"] == ranks
+    assert flavor["spec"] == {"nodeLabels": {"planner/job": "j"}, "topologyName": topology["metadata"]["name"]}
     unequal = _of_kind(WRITERS["kueue"](_on(1, 2, 3, groups=2), TREE), "Job")[0]["spec"]["template"]["metadata"]
     assert unequal["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
-
-
-@each("mesh", [
-    {"data": 12}, {"pipeline": 3, "data": 4},
-    {"data": 4, "pipeline": 3},  # the ranks of groups alternate
-    {"pipeline": 3, "context": 2, "data": 2},  # groups are numbered along the pipeline first
-    {"pipeline": 2, "data": 3, "context": 2}, {"data": 6, "tensor": 2},
-])  # fmt: skip
-def test_kueue_gives_each_pod_the_node_of_its_ranks(mesh: dict[str, int]) -> None:
-    placed = planner.place(TREE, {"name": "j", "mesh": mesh, "gpus_per_node": 8})
-    assert pods_as_kueue_orders_them(WRITERS["kueue"](placed, TREE)) == list(placed.nodes)
 
 
 def test_volcano_hypernodes_are_the_tree() -> None:
@@ -152,15 +144,10 @@ def test_volcano_hypernodes_are_the_tree() -> None:
     assert len(found) == text.count("apiVersion: topology.volcano.sh/v1alpha1\n")
     tiers = dict.fromkeys((f"leaf{i}" for i in range(4)), "1") | {"pod0": "2", "pod1": "2", "core": "3"}
     assert {name: spec["tier"] for name, spec in found.items()} == tiers
-    members = {}
-    for name, spec in found.items():
-        assert spec.keys() == {"tier", "members"}
-        members[name] = [(m["type"], m["selector"]["exactMatch"]["name"]) for m in spec["members"]]
-        exact = [{"type": kind, "selector": {"exactMatch": {"name": own}}} for kind, own in members[name]]
-        assert spec["members"] == exact
-        assert all(SUBDOMAIN.fullmatch(own) and len(own) <= 253 for _, own in members[name])
-    assert members["pod1"] == [("HyperNode", "leaf2"), ("HyperNode", "leaf3")]
-    assert members["leaf0"] == [("Node", name) for name in NODES[:4]]
+    below = {"leaf0": ("Node", NODES[:4]), "pod1": ("HyperNode", ("leaf2", "leaf3"))}
+    for name, (kind, names) in below.items():
+        members = [{"type": kind, "selector": {"exactMatch": {"name": own}}} for own in names]
+        assert found[name] == {"tier": tiers[name], "members": members}
     # A job allows no higher tier than it takes.
     for nodes, tier in (((1, 4), 1), ((1, 5), 2), ((1, 16), 3)):
         job = _of_kind(WRITERS["volcano"](_on(*nodes, groups=1), TREE), "Job")[0]["spec"]

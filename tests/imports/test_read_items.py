@@ -181,8 +181,8 @@ def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
     assert invoke("evaluate", plan, *flags).stdout == before != ""
 
 
-def test_nodes_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work grows as the nodes do, not as their square: only fields that decide who runs where are compared."""
+def test_nodes_and_links_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of nodes only fields that decide who runs where are compared, and the work grows as the nodes do."""
 
     def states(*nodes: dict[str, Any]) -> NodeStates:
         (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": ["IDLE"], **n} for n in nodes]}))
@@ -190,6 +190,9 @@ def test_nodes_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     alike = states({"name": "a", "gres": "gpu:8", "cpus": 96}, {"name": "b", "gres": "gpu:8", "cpus": 64})
     assert alike.note is None
+    lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
+    told = [topology_note(lines.format(speed)) for speed in (100, 400)]
+    assert told == [None, "not modelled: LinkSpeed (is 100, 400)"]
     assert states({"name": "a", "gres": "gpu:8"}, {"name": "b"}).note == "not modelled: gres (nodes differ)"
     nodes = [{"name": f"n{i}", **{f"field{k}": i for k in range(20)}} for i in range(50)]
     (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": "IDLE", **n} for n in nodes]}))
@@ -197,12 +200,6 @@ def test_nodes_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("planner.formats.cluster_files.json.dumps", lambda value, **_: written.append(value) or "")
     assert len(read_states(tmp_path / "n.json").free) == 50
     assert len(written) <= len(nodes) * len(DECIDING)
-
-
-def test_speeds_of_links_that_differ() -> None:
-    lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
-    for speed, told in (("100", None), ("400", "not modelled: LinkSpeed (is 100, 400)")):
-        assert topology_note(lines.format(speed)) == told
 
 
 @each(("text", "line"), [

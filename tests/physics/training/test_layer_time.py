@@ -174,9 +174,7 @@ def test_expert_exchange(dispatcher: str, copies: float, waits: float) -> None:
     assert layer_time.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
     assert layer_time.expert_exchange_seconds(m, shape(e=1)) == 0
 
-
-def test_routed_experts_work_for_k_of_them() -> None:
-    """Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in place of the FFN's 4,096, and the router 2·8·16·4."""
+    # Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in place of the FFN's 4,096, and the router 2·8·16·4.
     ops = operations.layer_operations(machine(model=ROUTED), shape(), routed=True)
     assert math.fsum(o.seconds for o in ops.forward if o.kind == "gemm") == pytest.approx((2048 + 2048 + 1024) / 1e3)
 
@@ -300,16 +298,6 @@ REDUCE = 1.5 + 0.75 * 15.36 + 4 + 2.0 * 2 / 3 * 38.4
 GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
 
 
-@each(("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)])
-def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
-    """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
-    # 1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate.
-    found = layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, GROUP)
-    assert found == pytest.approx((forward, backward))
-    for group, seconds in ((replace(GROUP, racks=1), 1.5 + 11.52), (ReplicaGroup(1, 1, slowdown=2.0), 0)):
-        assert layer_time.replica_exchange(machine(), HALF, WEIGHTS, group)(4) == pytest.approx(seconds)
-
-
 def tail_of(m: Machine, zero: int, seconds: float, end: int = 0) -> float:
     """Exposed exchange of five layers in one chunk, each as long forward as backward, in one micro-batch."""
     times: Any = SimpleNamespace(forward_seconds=seconds, backward_seconds=seconds)
@@ -317,10 +305,21 @@ def tail_of(m: Machine, zero: int, seconds: float, end: int = 0) -> float:
     return float(layer_time.data_parallel_tail_seconds(m, *own, zero_stage=zero, layers=5, end=end))
 
 
-@each(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
-def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
-    """With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3)."""
-    # Stages 2 and 3 have one layer's sums left.
+@each(("zero", "forward", "backward", "exposed"), [
+    (0, 0, 0, 5 * 2 * REDUCE), (1, 0, 0, 5 * (REDUCE + GATHER)), (2, 0, REDUCE, REDUCE + 5 * GATHER),
+    (3, GATHER, GATHER + REDUCE, REDUCE),
+])  # fmt: skip
+def test_sharding_traffic_and_tail_by_zero_stage(zero: int, forward: float, backward: float, exposed: float) -> None:
+    """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too.
+
+    With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3).
+    """
+    # 1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate. Stages 2 and
+    # 3 have one layer's sums left.
+    found = layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, GROUP)
+    assert found == pytest.approx((forward, backward))
+    for group, seconds in ((replace(GROUP, racks=1), 1.5 + 11.52), (ReplicaGroup(1, 1, slowdown=2.0), 0)):
+        assert layer_time.replica_exchange(machine(), HALF, WEIGHTS, group)(4) == pytest.approx(seconds)
     assert tail_of(machine(), zero, 0.0) == pytest.approx(exposed)
 
 
@@ -349,9 +348,7 @@ def test_two_levels_by_hand() -> None:
     assert layer_time.reduce_scatter(8e9, levels) == pytest.approx(0.875 + 0.007 + 0.75 + 0.003)
     assert layer_time.all_reduce(8e9, levels) == pytest.approx(2 * (0.875 + 0.007 + 0.75 + 0.003))
 
-
-def test_switches_that_reduce_send_the_tensor_once() -> None:
-    """Where switches reduce, an all-reduce of 1 GB over 8 ranks takes 1 s and two latencies, its halves one each."""
+    # Where switches reduce, an all-reduce of 1 GB over 8 ranks takes 1 s and two latencies, its halves one each.
     assert layer_time.all_reduce(1e9, [level(8, switch=True)]) == pytest.approx(1.002)
     assert layer_time.reduce_scatter(1e9, [level(8, switch=True)]) == pytest.approx(0.876)
 
