@@ -81,17 +81,15 @@ def test_values_that_are_taken_anyway() -> None:
 
 
 @each(("flags", "switches"), [
-    ("", {"overlaps": ("context", "sends"), "dispatcher": "all_to_all"}),
-    ("", {"cuda_graphs": "none", "fused_loss": False, "fused_gradient_sums": True}),
-    ("--no-gradient-accumulation-fusion", {"fused_gradient_sums": False}),
+    ("", {"overlaps": ("context", "sends"), "dispatcher": "all_to_all", "cuda_graphs": "none", "fused_loss": False}),
+    ("", {"fused_gradient_sums": True}), ("--no-gradient-accumulation-fusion", {"fused_gradient_sums": False}),
     ("--overlap-grad-reduce --tp-comm-overlap", {"overlaps": ("context", "gradients", "sends", "tensor")}),
     ("--no-overlap-p2p-communication --cp-comm-type allgather", {"overlaps": ()}),
     ("--overlap-moe-expert-parallel-comm --moe-enable-deepep", {"dispatcher": "deep_ep"}),
     ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --use-transformer-engine-op-fuser",
      {"dispatcher": "hybrid_ep", "fused_experts": True}),
     ("--no-overlap-p2p-communication --cp-comm-type all_gather", {"overlaps": ()}),
-    ("--enable-cuda-graph", {"cuda_graphs": "part"}),
-    ("--enable-cuda-graph --cuda-graph-scope full", {"cuda_graphs": "part"}),
+    *((f"--enable-cuda-graph{scope}", {"cuda_graphs": "part"}) for scope in ("", " --cuda-graph-scope full")),
     ("--cuda-graph-impl full_iteration", {"cuda_graphs": "whole"}),
     ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graphs": "whole"}),
     ("--fp8-format hybrid", {"fp8_recipe": "delayed", "fp8_parameters": False}),
@@ -119,25 +117,21 @@ NO_LOGIT = {"logit_memory_bytes": None}
 
 
 @each(("text", "switches"), [
-    ("", {}),
+    ("", {}), ("  cuda_graph_impl: none", {"cuda_graphs": "none"}), ("  cp_comm_type: a2a", {"context": False}),
     ("ddp: {overlap_grad_reduce: true, overlap_param_gather: false}", {"gradients": True, "parameters": False}),
     ("comm_overlap: {tp_comm_overlap: true, overlap_p2p_comm: false}", {"tensor": True, "sends": False}),
-    ("  cp_comm_type: a2a", {"context": False}),
     ("  moe_token_dispatcher_type: flex\n  moe_flex_dispatcher_backend: hybridep", {"dispatcher": "hybrid_ep"}),
     ("  moe_enable_deepep: true", {"dispatcher": "deep_ep"}),
-    ("  moe_token_dispatcher_type: alltoall", {"dispatcher": "all_to_all"}),
-    ("  cuda_graph_impl: transformer_engine", {"cuda_graphs": "part"}),
-    ("  enable_cuda_graph: true\n  cuda_graph_scope: full_iteration", {"cuda_graphs": "whole"}),
-    ("  cuda_graph_impl: none", {"cuda_graphs": "none"}),
-    ("  cross_entropy_loss_fusion: false", {"fused_loss": False}),
-    ("  gradient_accumulation_fusion: false", {"fused_gradient_sums": False}),
+    ("  cuda_graph_impl: transformer_engine", {"cuda_graphs": "part"}), ("  cross_entropy_fusion_impl: te", NO_LOGIT),
+    ("  moe_token_dispatcher_type: alltoall\n  enable_cuda_graph: true\n  cuda_graph_scope: full_iteration",
+     {"dispatcher": "all_to_all", "cuda_graphs": "whole"}),
+    ("  cross_entropy_loss_fusion: false\n  gradient_accumulation_fusion: false",
+     {"fused_loss": False, "fused_gradient_sums": False}),
     ("  cross_entropy_fusion_impl: native", {"logit_memory_bytes": 10.0}),
-    ("  cross_entropy_fusion_impl: te", NO_LOGIT),
     ("  cross_entropy_loss_fusion: true\n  cross_entropy_fusion_impl: te", {"fused_loss": True} | NO_LOGIT),
-    ("  use_transformer_engine_op_fuser: true", {"fused_experts": True}),
     ("  num_layers: 48\n  cpu_offloading: true\n  cpu_offloading_num_layers: 12", {"activation_offload": 0.25}),
-    ("  fp8: hybrid\n  fp8_recipe: blockwise", {"fp8_recipe": "blockwise"}),
-    ("ddp: {fp8_param_gather: true}", {"fp8_parameters": True}),
+    ("  fp8: hybrid\n  fp8_recipe: blockwise\n  use_transformer_engine_op_fuser: true\nddp: {fp8_param_gather: true}",
+     {"fused_experts": True, "fp8_recipe": "blockwise", "fp8_parameters": True}),
 ])  # fmt: skip
 def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[str, Any]) -> None:
     run = run_of_text(f"model:\n  tensor_model_parallel_size: 2\n{text}\n", Path("own.yaml"))
