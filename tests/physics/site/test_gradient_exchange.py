@@ -83,12 +83,6 @@ def test_the_root_of_a_tree_has_the_shortest_slowest_link() -> None:
     assert tree("abcd", 1.0, lambda x, y: ms["".join(sorted((x, y)))]).order[0] == "b"
 
 
-@each("groups", [[], [["a", "b", "c"]], [["a"], ["b"]], [["a", "b"], ["c"]]])
-def test_unequal_groups_have_no_two_levels(groups: list[list[str]]) -> None:
-    """Parts change hands between equal positions: there must be two groups, and as many in each."""
-    assert hierarchical(groups, 1.0, rtt) is None
-
-
 @each(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
@@ -130,13 +124,13 @@ def test_two_levels_of_unlike_counts() -> None:
         assert [x for p in form.phases for x in (p.link_bytes / 3e9, p.trips)] == pytest.approx([*inside, *across])
         assert set(form.order) == set("abcdef") and len(form.order) == 6
         assert sum(p.link_bytes for p in form.phases) == pytest.approx(wan.exchange_bytes(3e9, 6))
-
-
-def test_forms_are_named_plainest_first() -> None:
-    """One site exchanges nothing."""
-    assert forms({"east": ["a"]}, 1e9, rtt) == ()
-    assert [f.name for f in forms({"x": ["a", "b"]}, 1.0, rtt)] == ["ring", "tree"]
-    assert [f.name for f in forms({"x": ["a", "b"], "y": ["d", "c"]}, 1.0, rtt)] == ["ring", "tree", "hierarchical"]
+    # Parts change hands between equal positions: there must be two groups, and as many in each.
+    for unequal in ([], ["abc"], ["a", "b"], ["ab", "c"]):
+        assert hierarchical([tuple(g) for g in unequal], 1.0, rtt) is None
+    # Forms are named plainest first; one site exchanges nothing.
+    groups = {"x": ["a", "b"], "y": ["d", "c"]}
+    assert [f.name for f in forms(groups, 1.0, rtt)] == ["ring", "tree", "hierarchical"]
+    assert [f.name for f in forms({"x": ["a", "b"]}, 1.0, rtt)] == ["ring", "tree"] and not forms({"x": "a"}, 1.0, rtt)
 
 
 def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:

@@ -86,11 +86,7 @@ def test_without_figures_it_is_the_bill(years: float) -> None:
     found = cost.section(plan.instance, 900.0, plan.cost, 0, plan.sites)
     assert found.years == years
     assert found.total_cost_of_ownership_usd == pytest.approx(plan.cost.total_usd, rel=1e-15)
-
-
-def test_years_left_out_do_not_count_against_the_budget() -> None:
-    """The bill is as it was: no year of operation, though the run has some."""
-    plan = small()
+    plan = small()  # years left out do not count against the budget: the bill has none, though the run has some
     assert plan.instance.limits.operation_years is None and plan.instance.limits.budgeted_years == 0
     assert plan.cost.operation_years == 0 and plan.cost.total_usd == sum(plan.cost.capex_usd.values())
     found = cost.section(plan.instance, 365.0, plan.cost, 0, plan.sites)
@@ -104,12 +100,8 @@ def test_without_sites_what_is_not_known_is_said() -> None:
     mw = 3 * i.hardware.rack.it_kw * i.hardware.facility_overhead_factor / 1e3
     assert x.energy_mwh == pytest.approx(8760 * mw) and "energy" not in x.usd and x.carbon_tonnes is None
     assert {"grid", "network", "hardware.rack.life_years", "operation.staff_usd_per_year"} <= set(x.not_counted)
-
-
-def test_a_cluster_without_a_grid_has_its_own_price() -> None:
-    own = {"operation": {"energy_usd_per_mwh": 100.0, "carbon_kg_per_mwh": 10.0}}
-    i = instance_with(**own).replaced(grid=None, wan=None, network=None)
-    x = cost.section(i, 365.0, BARE, 4)
+    own = {"operation": {"energy_usd_per_mwh": 100.0, "carbon_kg_per_mwh": 10.0}}  # a cluster without a grid
+    x = cost.section(instance_with(**own).replaced(grid=None, wan=None, network=None), 365.0, BARE, 4)
     assert x.usd["energy"] == pytest.approx(100 * x.energy_mwh) and x.carbon_tonnes == pytest.approx(x.energy_mwh / 100)
     with pytest.raises(InputError, match=r"operation\.energy_usd_per_mwh: .* remove"):
         load_instance(instance_with(**own))

@@ -121,14 +121,10 @@ ANY = {"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11}
 def test_impossible_models_are_refused(change, complaint) -> None:
     with pytest.raises(ValidationError, match=complaint):
         Model.model_validate(ANY | change)
-
-
-@each("change", [
-    {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}}, {"window": 3, "window_layers": 5},
-    {"window": None, "window_layers": 0}, {"latent_attention": LATENT.latent_attention, "heads": 4},
-])  # fmt: skip
-def test_models_at_the_edge_are_taken(change) -> None:
-    assert tf.total_parameters(Model.model_validate(ANY | change)) > 0
+    edges = [{"window": 3, "window_layers": 5}, {"window": None, "window_layers": 0}]
+    edges += [{"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}}]
+    edges += [{"latent_attention": LATENT.latent_attention, "heads": 4}]
+    assert all(tf.total_parameters(Model.model_validate(ANY | taken)) > 0 for taken in edges)
 
 
 @given(st.floats(-2, 2), st.floats(-5, 5), st.lists(st.integers(-10, 30), min_size=2, max_size=12, unique=True))
