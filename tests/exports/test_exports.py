@@ -322,7 +322,8 @@ CABLE |= {"side_a_device", "side_b_device", "type", "status", "label", "color", 
 DEVICE = {"name", "role", "manufacturer", "device_type", "status", "site"} | {"location", "rack", "position", "face"}
 ODD = replace(E1, site='=1+2, "x"')
 SPLIT = replace(E1, design=replace(E1.design, split=2, lanes=2))
-Ends = list[str]  # from, from_port, to, to_port
+HEADER = "from,from_port,to,to_port"
+Ends = list[str]  # of a cable, so
 
 
 def netbox_rows(x: BuiltFabric, name: str) -> list[dict[str, str]]:
@@ -334,8 +335,8 @@ def ends(x: BuiltFabric) -> list[Ends]:
     return [row[:4] for row in list(csv.reader(io.StringIO("".join(cable_list(x)))))[1:]]
 
 
-def written(path: Path, rows: list[Ends], header: str = "from,from_port,to,to_port") -> Path:
-    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
+def written(path: Path, rows: list[Ends]) -> Path:
+    path.write_text("\n".join([HEADER, *(",".join(row) for row in rows)]) + "\n")
     return path
 
 
@@ -448,16 +449,13 @@ def test_differences_are_told_line_by_line(tmp_path: Path) -> None:
     assert (first, last, len(lines)) == ("e1: 55 cables differ: 55 missing", "and 53 more", 4)
 
 
-HEADER = "from,from_port,to,to_port\n"
-
-
 @each(("text", "message"), [
     ("a,b\n1,2\n", "line 1: has no columns from, from_port, to, to_port of a cable list"),
     ("", "line 1: has no columns"),
-    (f"{HEADER}r0-gpu0,0,leaf-0-0\n", "line 2: has 3 cells where the header has 4; add or remove"),
-    (f"{HEADER}a,0,b,0\n", "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0"),
-    (f'{HEADER}"a"b,0,b,0\n', "line 2: ',' expected after"),
-    (f'{HEADER}a,0,b,0\na,0,"b,0\na,0,b,0\n', "line 3: unexpected end of data; correct the quotes there"),
+    (f"{HEADER}\nr0-gpu0,0,leaf-0-0\n", "line 2: has 3 cells where the header has 4; add or remove"),
+    (f"{HEADER}\na,0,b,0\n", "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0"),
+    (f'{HEADER}\n"a"b,0,b,0\n', "line 2: ',' expected after"),
+    (f'{HEADER}\na,0,b,0\na,0,"b,0\na,0,b,0\n', "line 3: unexpected end of data; correct the quotes there"),
 ])  # fmt: skip
 def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.csv").write_text(text)
