@@ -218,12 +218,6 @@ BAD |= {
 }
 
 
-@each("text", BAD)
-def test_conf_refuses_by_line(text: str) -> None:
-    with pytest.raises(InputError, match=r"\Atopology.conf: " + BAD[text]):
-        read_conf(text, "topology.conf")
-
-
 def _tree(*switches: str) -> str:
     return "- topology: t\n  tree:\n    switches:\n" + "".join(f"    - {s}\n" for s in switches)
 
@@ -254,10 +248,13 @@ BAD_YAML = {
 }  # fmt: skip
 
 
-@each("text", BAD_YAML)
-def test_yaml_refuses_by_line(text: str) -> None:
-    with pytest.raises(InputError, match=r"\Atopology.yaml: " + BAD_YAML[text]):
-        read_yaml(text, "topology.yaml")
+@each(("read", "name", "text", "complaint"), [
+    *((read_conf, "topology.conf", *bad) for bad in BAD.items()),
+    *((read_yaml, "topology.yaml", *bad) for bad in BAD_YAML.items()),
+])  # fmt: skip
+def test_files_are_refused_by_line(read: Any, name: str, text: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=rf"\A{name}: {complaint}"):
+        read(text, name)
 
 
 @given(st.text(alphabet="- :[]{}#'\"\\\n\tabn1=,&*|%", max_size=60))

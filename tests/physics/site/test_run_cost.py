@@ -62,13 +62,11 @@ def test_the_last_year_is_a_part() -> None:
     assert sum(y.energy_mwh for y in x.by_year) == pytest.approx(x.energy_mwh)
 
 
-@each(("years", "times"), [(0.0, 0), (1.9, 0), (2.0, 0), (2.1, 1), (4.0, 1), (4.1, 2), (0.3 / 0.1, 1)])
-def test_whole_lives_replace_nothing_at_their_end(years: float, times: int) -> None:
-    assert cost.replacements(years, 2.0) == times
-    assert cost.replacements(years, None) == 0
-
-
-def test_years_by_one_add_up_for_any_life() -> None:
+def test_replacements_of_years_by_one_add_up_for_any_life() -> None:
+    """A whole life replaces nothing at its end; without a life nothing is replaced."""
+    years = 0.0, 1.9, 2.0, 2.1, 4.0, 4.1, 0.3 / 0.1
+    assert [cost.replacements(x, 2.0) for x in years] == [0, 0, 0, 1, 1, 2, 1]
+    assert cost.replacements(9.0, None) == 0
     dice = random.Random(5)
     for _ in range(300):
         years = dice.choice([dice.uniform(0, 30), float(dice.randint(0, 30))])

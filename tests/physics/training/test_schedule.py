@@ -164,11 +164,6 @@ def test_formulas_broadcast() -> None:
 SECONDS = (0.1, 0.7, 0.3)  # of a layer forward, backward and recomputed: sums of them round
 
 
-@each(("layers", "chunks", "sizes"), [(6, 3, (2, 2, 2)), (7, 3, (3, 2, 2)), (8, 3, (3, 3, 2)), (2, 3, (1, 1, 0))])
-def test_the_larger_chunks_come_first(layers: int, chunks: int, sizes: tuple[int, ...]) -> None:
-    assert chunk_sizes(layers, chunks) == sizes
-
-
 ALIKE = [(3, 1, 7, 2), (4, 2, 6, 4), (2, 3, 9, 0), (4, 2, 6, 0)]
 
 

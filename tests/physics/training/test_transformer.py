@@ -26,15 +26,6 @@ def known(name: str) -> Model:
     return Model.model_validate(catalogue("models")[name])
 
 
-def test_layer_flop() -> None:
-    """24·b·s·h² + 4·b·s²·h at s = 2048: 7,421,703,487,488 and 206,158,430,208, half of it with a causal mask."""
-    # The head's size sets that of attention, and not the hidden width.
-    assert tf.layers_forward_flop(GPT3, 2048, 3) == 96 * 3 * (7_421_703_487_488 + 206_158_430_208 // 2)
-    layers = 96 * (7_421_703_487_488 + 103_079_215_104) // 2048
-    assert tf.model_flop_per_token(GPT3, 2048) == 3 * (layers + 2 * 629_145_600)  # and the logits
-    assert tf.attention_score_flop(GPT3.replaced(head_size=64), 2048, 1) == 2 * 2048**2 * 96 * 64
-
-
 def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
     """Hoffmann 2022 counts 3·a·s² a layer for the softmax, the masked half, and the embedding like the logits."""
     extra = 96 * chinchilla_layer_forward_flop(GPT3, 2048) - tf.layers_forward_flop(GPT3, 2048, 1)
@@ -45,13 +36,19 @@ def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 4096), st.integers(1, 8))
 def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b: int) -> None:
+    """A layer has 12·h² weights, and takes 24·b·s·h² FLOP and half of 4·b·s²·h with a causal mask, thrice in training.
+
+    The head's size sets that of attention, and not the hidden width.
+    """
     h = heads * head
     m = Model(name="any", layers=1, hidden=h, heads=heads, vocabulary=7)
     assert tf.layer_parameters(m) == 12 * h**2
     assert tf.layers_forward_flop(m, s, b) == 24 * b * s * h**2 + 2 * b * s**2 * h
+    assert tf.model_flop_per_token(m, s) == pytest.approx(3 * (24 * h**2 + 2 * s * h + 2 * h * 7))
+    assert tf.attention_score_flop(m.replaced(head_size=64), s, b) == 2 * b * s**2 * heads * 64
 
 
-def test_experts_by_hand() -> None:
+def test_experts_and_latent_attention_by_hand() -> None:
     """Hidden 6, 4 experts of 3 and shared ones of 5: 2·6·3 each, 2·6·5, a router of 6·4, beside attention of 4·6²."""
     assert tf.attention_parameters(MIXED) == 144
     assert tf.ffn_parameters(MIXED, MIXED.experts.ffn) == 36
@@ -62,13 +59,10 @@ def test_experts_by_hand() -> None:
     assert tf.active_parameters(MIXED) == 2 * 264 + 3 * 300 + 66
     # Products take two FLOP a weight that the token meets; scores 2·s²·a·head a causal layer: 2·7²·2·3 here.
     assert tf.layers_forward_flop(MIXED, 7, 1) == 3 * (2 * 7 * 300 + 588) + 2 * (2 * 7 * 264 + 588)
-    assert tf.model_flop_per_token(MIXED, 7) == 3 * (3 * 4788 + 2 * 4284 + 2 * 7 * 66) / 7
-
-
-def test_latent_attention_by_hand() -> None:
-    """Down 10·(5 + 4 + 2), queries up 5·3·(3 + 2), keys and values up 4·3·(3 + 6), out 3·6·10."""
+    # Latent attention: down 10·(5 + 4 + 2), queries up 5·3·(3 + 2), keys and values up 4·3·(3 + 6), out 3·6·10.
     assert tf.attention_parameters(LATENT) == 110 + 75 + 108 + 180
     assert tf.attention_score_flop(LATENT, 8, 2) == 2 * 8**2 * 3 * ((3 + 2) + 6)
+    assert tf.model_flop_per_token(MIXED, 7) == 3 * (3 * 4788 + 2 * 4284 + 2 * 7 * 66) / 7
 
 
 @given(st.integers(1, 300), st.integers(1, 400))
