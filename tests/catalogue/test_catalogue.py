@@ -1,6 +1,7 @@
 """The catalogue: every entry is valid, sourced, agrees with what is known; entries like another; derived figures."""
 
 import json
+import math
 import random
 import re
 from itertools import pairwise
@@ -11,7 +12,7 @@ import calibration_rows
 import pytest
 from each_case import each
 from fitted_constants import EVERY
-from worked_plan import with_entries
+from worked_plan import instance_with, with_entries
 
 import planner
 from planner.errors import InputError
@@ -19,7 +20,7 @@ from planner.imports.instance_file import shipped_folder
 from planner.instance.base_types import Sourced
 from planner.instance.catalogue_entries import catalogue, completed
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.network import Medium, Switch
+from planner.instance.network import Medium, Network, Switch
 from planner.instance.workload import REPLACED, SWITCHES, Model, Software
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import runs
@@ -133,6 +134,20 @@ def test_a_key_that_others_replaced_names_them(key: str) -> None:
     told = re.escape(f"has {key}, which is no key any more; give {REPLACED[key]}")
     with pytest.raises(planner.InputError, match=told):
         planner.solve(data)
+
+
+@each(("choices", "ratios"), [
+    ({}, [math.inf] * 3), ({"max_oversubscription": 4}, [4.0, 4.0, 4.0]),
+    ({"max_oversubscription": [2, 8]}, [2.0, 8.0, 8.0]),
+    ({"max_oversubscription": [2, 8, 3]}, [2.0, 8.0, 3.0]),
+    ({"max_oversubscription": [4]}, [4.0, 4.0, 4.0]), ({"min_core_share": 0.25}, [4.0, 4.0, 4.0]),
+    ({"min_core_share": 0.25, "max_oversubscription": [2, 8]}, [2.0, 4.0, 4.0]),
+    ({"min_core_share": 0.25, "max_oversubscription": 2}, [2.0, 2.0, 2.0]),
+])  # fmt: skip
+def test_the_narrowest_of_the_asked_ratios_holds(choices: dict[str, object], ratios: list[float]) -> None:
+    """A quarter of the rate up is four ports down to one up; of two rules for a tier the stricter one holds."""
+    network = Network.model_validate(instance_with().network.model_dump() | choices)
+    assert [network.ratio_of(tier) for tier in range(3)] == ratios
 
 
 def test_counts_are_written_as_runs() -> None:
