@@ -30,22 +30,23 @@ TYPES: dict[str, type[Sourced]] = {
     "accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model, "media": Medium,
     "software": Software,
 }  # fmt: skip
-# Billions of parameters by model; of nemotron-3-22b with what the matrices leave out.
+# Billions of parameters by model, as its publisher says, and as its configuration of kimi-k2, whose paper says 1,040.
 NOMINAL = """gpt3-175b 175, megatron-22b 22, megatron-530b 530, megatron-1t 1008, llama3-70b 70.6, llama3-405b 405,
     agache-50t 52500, agache-100t 99200, turing-530b 530, nemotron-4-340b 341, llama-2-7b 6.74, llama-2-13b 13.02,
     llama-2-70b 68.98, llama-3.1-8b 8.03, llama-3.1-70b 70.6, llama-3.1-405b 405, mixtral-8x7b 46.7,
-    qwen3-30b-a3b 30.5, qwen3-235b-a22b 235, gpt-oss-120b 116.8, deepseek-v3 671, kimi-k2 1040, deepseek-v2 236,
+    qwen3-30b-a3b 30.5, qwen3-235b-a22b 235, gpt-oss-120b 116.8, deepseek-v3 671, kimi-k2 1026, deepseek-v2 236,
     palm-540b 540, gpt-oss-20b 20.9, qwen3-8b 8.2, mixtral-8x22b 140.6, nemotron-4-15b 15.6, nemotron-3-8b 8.5,
     nemotron-3-22b 21.3"""
 
-
-ENTRIES = [(kind, name) for kind in sorted(TYPES) for name in catalogue(kind)]
+FOLDER = Path(planner.__file__).parent / "catalogue"
+RAW: dict[str, dict[str, Any]] = {
+    kind: json.loads((FOLDER / f"{kind}.json").read_text(encoding="utf-8")) for kind in ("accelerators", "software")
+}
 
 
 def test_entries_say_where_each_figure_is_from():
     """One text covers all figures; a text by key must cover each of them, and no key that is not there."""
-    for kind, name in ENTRIES:
-        entry = catalogue(kind)[name]
+    for kind, name, entry in ((x, *item) for x in TYPES for item in catalogue(x).items()):
         assert TYPES[kind].model_validate(entry).name == name
         source = entry["source"]
         if isinstance(source, str):
@@ -91,52 +92,10 @@ def test_peaks_are_dense():
         assert "fp4" not in peak or peak["fp4"] >= 2 * peak["fp8"], name
 
 
-@each(
-    ("name", "alone", "under", "has", "lacks"),
-    [
-        ("megatron-lm-2021", [0], [0], {"tensor", "interleaved"}, {"sequence", "context", "expert"}),
-        ("megatron-lm-2022", [0], [0], {"sequence", "interleaved"}, {"context", "expert"}),
-        ("megatron-deepspeed", [0, 1], [0, 1], {"tensor", "pipeline"}, {"sequence", "interleaved"}),
-        ("megatron-core-2024", [0, 1], [0, 1], {"context", "expert", "interleaved"}, {"tensor-2d"}),
-        ("megatron-core-2025", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
-        ("megatron-core", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
-        ("llm-foundry-fsdp", [0, 2, 3], [0, 2, 3], set(), {"tensor", "pipeline", "context"}),
-        ("torchtitan", [2, 3], [2, 3], {"context", "interleaved"}, {"tensor-2d"}),
-        ("hai-llm", [0, 1], [0, 1], {"expert", "pipeline"}, {"context", "interleaved"}),
-        ("maxtext", [0, 1, 3], [0, 1, 3], {"tensor-2d", "context"}, set()),
-        ("ideal", [0, 1, 2, 3], [0, 1, 2, 3], {"tensor-2d", "interleaved", "expert"}, set()),
-    ],
-)
-def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks):
-    """ZeRO stages without and under pipelines, and ways to divide a step, as the frameworks document them."""
-    stack = Software.model_validate(catalogue("software")[name])
-    assert (stack.zero_stages_under(1), stack.zero_stages_under(2)) == (alone, under)
-    assert has <= set(stack.parallelism) and not lacks & set(stack.parallelism)
-
-
-@each(
-    ("name", "tflops", "gb", "gb_per_second", "scale_up"),
-    [
-        ("H800", 989.5, 80, 3350, 200), ("H20", 148, 96, 4000, 450), ("MI300X", 1307.4, 192, 5300, 448),
-        ("TPU-v4", 275, 34.36, 1200, 300), ("TPU-v5p", 459, 95, 2765, 600), ("TPU-v6e", 918, 32, 1640, 448),
-        ("MI325X", 1307.4, 256, 6000, 448), ("MI350X", 2306.875, 288, 8000, 537.6),
-        ("MI355X", 2516.575, 288, 8000, 537.6), ("GH200", 989.5, 96, 4000, 450), ("Gaudi-3", 1835, 128, 3700, 525),
-        ("TPU-v7x", 2307, 206.2, 7380, 600),
-    ],
-)  # fmt: skip
-def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
-    """Peak in bf16, memory, its rate and the scale-up rate in one direction are those of the vendor."""
-    gpu = Accelerator.model_validate(catalogue("accelerators")[name])
-    assert gpu.peak_flop_per_second["bf16"] / 1e12 == pytest.approx(tflops)
-    assert gpu.hbm_bytes / 1e9 == pytest.approx(gb, rel=0.07)
-    assert gpu.hbm_bytes_per_second / 1e9 == pytest.approx(gb_per_second)
-    assert gpu.scale_up_bytes_per_second / 1e9 == pytest.approx(scale_up)
-
-
 def test_parameters_are_nominal():
     nominal = {name: 1e9 * float(n) for name, n in (x.split() for x in NOMINAL.split(","))}
     found = {name: total_parameters(Model.model_validate(entry)) for name, entry in catalogue("models").items()}
-    assert {name: n for name, n in found.items() if n != pytest.approx(nominal[name], rel=0.02)} == {}
+    assert {name: n for name, n in found.items() if n != pytest.approx(nominal[name], rel=0.01)} == {}
 
 
 def test_chips_carry_the_ports():
@@ -150,31 +109,15 @@ def test_chips_carry_the_ports():
             assert switch.power_watts == switch.planes * one.power_watts, name
 
 
-@each("approach", [1, 2, 3])
-def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
-    """Each row of a scaling law has C = 6·N·D within the rounding of the printed table."""
-    law = catalogue("scaling_laws")[f"chinchilla-{approach}"]
-    assert law["source"].strip()
-    assert len(law["parameters"]) == len(law["flop"]) == len(law["tokens"]) == 9
-    for n, c, d in zip(law["parameters"], law["flop"], law["tokens"], strict=True):
-        assert math.isclose(c, 6 * n * d, rel_tol=0.05)
-
-
-@each(
-    ("old", "new"),
-    [
-        ({"pipeline_overlap": 0.0}, {"overlaps": ("experts", "context", "gradients", "parameters", "tensor")}),
-        ({"context_overlap": 0, "data_exposed": 1}, {"overlaps": ("experts", "parameters", "sends", "tensor")}),
-        ({"pipeline_overlap": 1.0, "context_overlap": 1.0, "data_exposed": 0.0}, {"note": None}),
-        ({"data_exposed": 0.2}, {"note": "not modelled: data_exposed 0.2 (overlaps follow the schedule)"}),
-        (
-            {"expert_once_per_domain": True, "dispatch_seconds": 1e-4},
-            {"dispatcher": "deep_ep", "deep_ep_seconds": 1e-4},
-        ),
-        ({"expert_once_per_domain": False}, {"dispatcher": "all_to_all", "all_to_all_seconds": 0.0}),
-        ({"dispatch_seconds": 1e-4}, {"dispatcher": "all_to_all", "all_to_all_seconds": 1e-4}),
-    ],
-)
+@each(("old", "new"), [
+    ({"pipeline_overlap": 0.0}, {"overlaps": ("experts", "context", "gradients", "parameters", "tensor")}),
+    ({"context_overlap": 0, "data_exposed": 1}, {"overlaps": ("experts", "parameters", "sends", "tensor")}),
+    ({"pipeline_overlap": 1.0, "context_overlap": 1.0, "data_exposed": 0.0}, {"note": None}),
+    ({"data_exposed": 0.2}, {"note": "not modelled: data_exposed 0.2 (overlaps follow the schedule)"}),
+    ({"expert_once_per_domain": True, "dispatch_seconds": 1e-4}, {"dispatcher": "deep_ep", "deep_ep_seconds": 1e-4}),
+    ({"expert_once_per_domain": False}, {"dispatcher": "all_to_all", "all_to_all_seconds": 0.0}),
+    ({"dispatch_seconds": 1e-4}, {"dispatcher": "all_to_all", "all_to_all_seconds": 1e-4}),
+])  # fmt: skip
 def test_keys_of_before_are_read_as_the_switches_in_their_place(old: dict[str, Any], new: dict[str, Any]) -> None:
     found = Software.model_validate({"name": "own", **old})
     assert {key: getattr(found, key) for key in new} == new
@@ -193,19 +136,14 @@ def test_a_key_that_others_replaced_names_them(key: str) -> None:
         planner.solve(data)
 
 
-@each(
-    ("choices", "ratios"),
-    [
-        ({}, [math.inf] * 3),
-        ({"max_oversubscription": 4}, [4.0, 4.0, 4.0]),
-        ({"max_oversubscription": [2, 8]}, [2.0, 8.0, 8.0]),
-        ({"max_oversubscription": [2, 8, 3]}, [2.0, 8.0, 3.0]),
-        ({"max_oversubscription": [4]}, [4.0, 4.0, 4.0]),
-        ({"min_core_share": 0.25}, [4.0, 4.0, 4.0]),
-        ({"min_core_share": 0.25, "max_oversubscription": [2, 8]}, [2.0, 4.0, 4.0]),
-        ({"min_core_share": 0.25, "max_oversubscription": 2}, [2.0, 2.0, 2.0]),
-    ],
-)
+@each(("choices", "ratios"), [
+    ({}, [math.inf] * 3), ({"max_oversubscription": 4}, [4.0, 4.0, 4.0]),
+    ({"max_oversubscription": [2, 8]}, [2.0, 8.0, 8.0]),
+    ({"max_oversubscription": [2, 8, 3]}, [2.0, 8.0, 3.0]),
+    ({"max_oversubscription": [4]}, [4.0, 4.0, 4.0]), ({"min_core_share": 0.25}, [4.0, 4.0, 4.0]),
+    ({"min_core_share": 0.25, "max_oversubscription": [2, 8]}, [2.0, 4.0, 4.0]),
+    ({"min_core_share": 0.25, "max_oversubscription": 2}, [2.0, 2.0, 2.0]),
+])  # fmt: skip
 def test_the_narrowest_of_the_asked_ratios_holds(choices: dict[str, object], ratios: list[float]) -> None:
     """A quarter of the rate up is four ports down to one up; of two rules for a tier the stricter one holds."""
     network = Network.model_validate(instance_with().network.model_dump() | choices)
@@ -222,11 +160,6 @@ def test_counts_are_written_as_runs() -> None:
         assert all(a[2] != b[2] for a, b in pairwise(parts)) and all(int(times or 2) > 1 for times, *_ in parts)
 
 
-FOLDER = Path(planner.__file__).parent / "catalogue"
-RAW: dict[str, dict[str, Any]] = {
-    kind: json.loads((FOLDER / f"{kind}.json").read_text(encoding="utf-8")) for kind in ("accelerators", "software")
-}
-LIKE = [(kind, name) for kind, entries in RAW.items() for name, entry in entries.items() if "like" in entry]
 A: dict[str, Any] = {
     "name": "A", "products": {"share": {"bf16": 0.7, "fp8": 0.8}, "tail": 3.0, "source": "Fitted"},
     "peak": {"bf16": 1.0, "fp8": 2.0}, "ports": 8, "note": "x",
@@ -234,7 +167,7 @@ A: dict[str, Any] = {
 }  # fmt: skip
 
 
-@each(("kind", "name"), LIKE)
+@each(("kind", "name"), [(kind, name) for kind in RAW for name, entry in RAW[kind].items() if "like" in entry])
 def test_only_what_a_source_states_is_an_entrys_own(kind: str, name: str) -> None:
     own, whole = RAW[kind][name], catalogue(kind)[name]
     other = catalogue(kind)[own["like"]]
@@ -252,22 +185,17 @@ def test_an_entry_like_another() -> None:
         "name": "B", "like": "A", "products": {"share": {"bf16": 0.5}, "source": "measured"}, "peak": {"bf16": 9.0},
         "source": {"like": "no B row", "peak": "datasheet of B"},
     }  # fmt: skip
-    assert completed(entry, {"A": A}) == {
-        "name": "B",
-        "products": {"share": {"bf16": 0.5}, "tail": 3.0, "source": "measured"},
-        "peak": {"bf16": 9.0},
-        "ports": 8,
-        "source": {"peak": "datasheet of B", "ports": "taken over from A, no B row"},
-    }
+    own = {"products": entry["products"] | {"tail": 3.0}, "peak": {"bf16": 9.0}, "ports": 8}
+    source = {"peak": "datasheet of B", "ports": "taken over from A, no B row"}
+    assert completed(entry, {"A": A}) == {"name": "B", **own, "source": source}
     bare = completed({"name": "B", "like": "A"}, {"A": A})
     taken = "taken over from A"
     assert bare["products"] == A["products"] | {"source": taken} and bare["source"] == {"peak": taken, "ports": taken}
 
 
-@each(
-    ("instance", "path"),
-    [("one-rack", "accelerator"), ("two-pools", "pools.0.accelerator"), ("two-pools", "pools.1.accelerator")],
-)
+@each(("instance", "path"), [
+    ("one-rack", "accelerator"), ("two-pools", "pools.0.accelerator"), ("two-pools", "pools.1.accelerator"),
+])  # fmt: skip
 def test_an_inline_accelerator_like_one_of_the_catalogue(instance: str, path: str) -> None:
     """An instance or a pool may state one figure of a GPU and take the rest over; a wrong name alone is told."""
     data = json.loads((shipped_folder() / f"{instance}.json").read_text(encoding="utf-8"))
@@ -288,15 +216,12 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(instance: str, path: st
         assert str(refused.value) == f"{place}: {complaint}"
 
 
-@each(
-    ("key", "law", "complaint"),
-    [
-        ("law", {"kind": "x", "e": 1}, ".kind: input should be 'points' or 'loss' (is \"x\"); fix it there"),
-        ("law", {"kind": "loss", "like": "x"}, ".like: unknown key; known: a, alpha, b, beta, e, flop, kind, note, "
-         "parameters, source, tokens"),
-        ("loss", {"kind": "points", "flop": [1]}, ".kind: input should be 'loss' (is \"points\"); fix it there"),
-    ],
-)  # fmt: skip
+@each(("key", "law", "complaint"), [
+    ("law", {"kind": "x", "e": 1}, ".kind: input should be 'points' or 'loss' (is \"x\"); fix it there"),
+    ("law", {"kind": "loss", "like": "x"}, ".like: unknown key; known: a, alpha, b, beta, e, flop, kind, note, "
+     "parameters, source, tokens"),
+    ("loss", {"kind": "points", "flop": [1]}, ".kind: input should be 'loss' (is \"points\"); fix it there"),
+])  # fmt: skip
 def test_a_law_of_a_wrong_kind_is_told_so_and_no_key_of_it(key: str, law: dict[str, Any], complaint: str) -> None:
     data = json.loads((shipped_folder() / "5gw-best-6-months.json").read_text(encoding="utf-8"))
     with pytest.raises(InputError) as refused:

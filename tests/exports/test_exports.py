@@ -1,18 +1,24 @@
-"""Exported files agree with the plan: every cable, rack and switch, and what a failed switch takes with it."""
+"""Exported files agree with the plan, cable by cable; cables as built against it; NetBox's files are as it asks."""
 
 import csv
 import io
 import json
+import random
 import re
+import shutil
+import subprocess
+import zipfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
+import yaml
 from commands import invoke, refusal
 from drawn_fabrics import DESIGNS, built
 from each_case import each
@@ -22,7 +28,7 @@ from planner.cluster import expand, parse
 from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_graph import failure_domains
-from planner.exports.fabric_parts import BuiltFabric, built_fabric, up_to_cm
+from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, differences, netbox_files, write_netbox
 from planner.instance.network import Floor, Medium
 from planner.physics.network import fabric_designs
 from planner.physics.network.fabric_designs import NO_MEDIUM, MediaTable, lay, switch_counts
@@ -57,7 +63,7 @@ def cables_of(x: BuiltFabric) -> int:
 def test_cable_list_names_each_port_once(name: str) -> None:
     """A line a cable; no port of a switch or GPU stands in two of them, and none is beyond the switch."""
     x = BUILT[name]
-    rows = table(fabric_parts.cable_list(x))
+    rows = table(cable_list(x))
     assert len(rows) == cables_of(x)
     ports = {(r[end], r[f"{end}_port"]) for r in rows for end in ("from", "to")}
     assert len(ports) == 2 * len(rows)
@@ -71,23 +77,23 @@ def test_no_cable_is_listed_as_within_a_reach_that_it_exceeds() -> None:
 
     The floor and the media are the instance's: without them a medium is the transceiver.
     """
-    assert {r["medium"] for r in table(fabric_parts.cable_list(E1))} == {"module"}
+    assert {r["medium"] for r in table(cable_list(E1))} == {"module"}
     near = {"name": "near", "reach_m": 30, "price_usd": 1}
     far = small(network__floor=Floor(row_pitch_m=50, racks_per_row=1).model_dump(), network__media=[near])
-    rows = table(fabric_parts.cable_list(built_fabric(far, "e1")))
+    rows = table(cable_list(built_fabric(far, "e1")))
     assert {r["medium"] for r in rows} == {"near", "none reaches"}
     assert all((float(r["length_m"]) <= 30) == (r["medium"] == "near") for r in rows)
     media = [{"name": "dac", "reach_m": 3.0, "price_usd": 1.0}, {"name": "aoc", "reach_m": 99.0, "price_usd": 9.0}]
     for pitch in (0.71, 0.731, 1.0, 0.8):
         plan = small(network__floor=Floor(rack_pitch_m=pitch, spread_m=0.3).model_dump(), network__media=media)
-        rows = table(fabric_parts.cable_list(built_fabric(plan, "e1")))
+        rows = table(cable_list(built_fabric(plan, "e1")))
         assert all((float(r["length_m"]) <= 3) == (r["medium"] == "dac") for r in rows), pitch
     cheaper = {"name": "far", "reach_m": 100, "price_usd": 0.5, "usd_per_m": 0.2}
     chosen = MediaTable.of([Medium(**medium) for medium in (*media, cheaper)])
     lengths = np.array([1.0, 3.0, 3.0 + 2e-15, 3.001, 200.0])
     assert chosen.choose(lengths).tolist() == [2, 0, 0, 2, NO_MEDIUM]
     assert chosen.usd_watts(lengths)[0].tolist() == pytest.approx([0.7, 1.0, 1.0, 1.1002, np.inf])
-    assert [up_to_cm(x) for x in (3.0, 3.0 + 2e-15, 3.001, 2.996)] == [3.0, 3.0, 3.01, 3.0]
+    assert [fabric_parts.up_to_cm(x) for x in (3.0, 3.0 + 2e-15, 3.001, 2.996)] == [3.0, 3.0, 3.01, 3.0]
 
 
 BY_POD = [name for name in BUILT if name != "dragonfly 1k"]  # links of routers inside a group are within its node
@@ -108,9 +114,10 @@ def test_graph_holds_every_cable(name: str, by_pod: bool) -> None:
         assert g.number_of_nodes() == x.fabric.switches + gateways + x.design.domains
 
 
-def export(folder: Path, *options: str, out: str = "out") -> Any:
+def command(folder: Path, name: str, *words: str | Path) -> Any:
+    """Run a command on the fabric of the worked plan."""
     (folder / "plan.json").write_text(PLAN.model_dump_json())
-    return invoke("fabric", "export", folder / "plan.json", *options, "-o", folder / out)
+    return invoke("fabric", name, folder / "plan.json", *words)
 
 
 def test_edges_of_a_large_graph_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +127,7 @@ def test_edges_of_a_large_graph_are_told_apart(tmp_path: Path, monkeypatch: pyte
     every, leaves = fabric_graph.graph(E1, by_pod=False).number_of_edges(), E1.design.leaves
     assert every == len(pairs) + leaves
     monkeypatch.setattr(fabric_graph, "MAX_EDGES", 1)
-    ran = export(tmp_path, "--format", "dot", "--site", "e1")
+    ran = command(tmp_path, "export", "--format", "dot", "--site", "e1", "-o", tmp_path / "out")
     said = f"{every} edges ({len(pairs)} between switches, {leaves} from leaves to racks) > 1: written by pod"
     assert ran.exit_code == 0 and said in ran.output
 
@@ -173,27 +180,25 @@ def test_exports_name_the_model_of_each_tier() -> None:
 def test_command_writes_files(tmp_path: Path) -> None:
     forms = ["bom", "csv", "dot", "graphml", "netbox", "slurm-conf", "slurm-yaml", "svg"]
     for form in forms:
-        done = export(tmp_path, "--format", form, "--site", "e1", out=form)
+        done = command(tmp_path, "export", "--format", form, "--site", "e1", "-o", tmp_path / form)
         assert done.exit_code == 0, done.output
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*forms, "plan.json"])
     for name in ("x.csv", "x.json"):
-        assert export(tmp_path, "--site", "e1", "--format", "failure-domains", out=name).exit_code == 0
+        form = ("--site", "e1", "--format", "failure-domains")
+        assert command(tmp_path, "export", *form, "-o", tmp_path / name).exit_code == 0
     listed = json.loads((tmp_path / "x.json").read_text())
     rows = table((tmp_path / "x.csv").read_text())
     assert [(list(r), r["effect"]) for r in rows] == [(list(r), r["effect"]) for r in listed]
 
 
-@each(
-    ("options", "message"),
-    [
-        (["--format", "cvs", "--site", "e1"], "--format: must be one of csv"),
-        (["--format", "csv"], "--site: must be one of e1, w1"),
-        (["--format", "csv", "--site", "x"], "(is 'x')"),
-        (["--format", "graphml", "--site", "e1", "--detail", "all"], "--detail: must be one of auto"),
-    ],
-)
+@each(("options", "message"), [
+    (["--format", "cvs", "--site", "e1"], "--format: must be one of csv"),
+    (["--format", "csv"], "--site: must be one of e1, w1"),
+    (["--format", "csv", "--site", "x"], "(is 'x')"),
+    (["--format", "graphml", "--site", "e1", "--detail", "all"], "--detail: must be one of auto"),
+])  # fmt: skip
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
-    assert message in refusal(export(tmp_path, *options))
+    assert message in refusal(command(tmp_path, "export", *options, "-o", tmp_path / "out"))
     with pytest.raises(InputError, match="planner check"):
         built_fabric(edited(PLAN, fabric__sites__e1__tiers=[]), "e1")
 
@@ -285,18 +290,6 @@ def test_slowdowns_are_those_of_a_fabric_with_a_spine_less() -> None:
     assert split["pipeline_send_slowdown"] == pytest.approx(2 * before) and "lose one of 2 lanes" in split["effect"]
 
 
-def test_links_out_of_pods_slow_sends_by_the_share_lost() -> None:
-    """Where links out of pods are the slowest, one of four spines or cores makes sends take 4/3; a leaf takes none."""
-    plan = worked(instance_with(), ports=32, leaf_down=2, leaf_up=4, domains_per_pod=2, spine_up=1)
-    planned = plan.fabric.sites["e1"]
-    rows = failure_domains(plan, built_fabric(plan, "e1"))
-    assert [row["tier"] for row in rows] == ["leaf"] * 4 + ["spine"] * 2 + ["core"]
-    for row in rows:
-        times = 1 if row["tier"] == "leaf" else 4 / 3
-        assert row["pipeline_send_slowdown"] == pytest.approx(times * planned.pipeline_send_slowdown)
-        assert row["allreduce_slowdown"] == pytest.approx(planned.allreduce_slowdown)
-
-
 @each("name", ["dragonfly 1k", "dragonfly 16k", "dragonfly+ 1k", "dragonfly+ 16k"])
 def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     """Of the links between two groups a switch takes no more than the most that any has of them."""
@@ -321,3 +314,247 @@ def test_a_gateway_takes_its_share_of_the_wide_area(ports: int | None, switches:
     figures = [row[key] for key in ("tier", "switches", "gpus_cut_off", "uplinks_lost")]
     assert figures == ["wan-gateway", switches, 0, share]
     assert row["effect"] == f"{share:.0%} of the ports to the wide area are lost".replace("%", " %")
+
+
+# Rows of fields of NetBox's CableImportForm, DeviceImportForm and InterfaceImportForm, those required first.
+CABLE = {"side_a_type", "side_a_name", "side_b_type", "side_b_name"}
+CABLE |= {"side_a_device", "side_b_device", "type", "status", "label", "color", "length", "length_unit"}
+DEVICE = {"name", "role", "manufacturer", "device_type", "status", "site"} | {"location", "rack", "position", "face"}
+ODD = replace(E1, site='=1+2, "x"')
+SPLIT = replace(E1, design=replace(E1.design, split=2, lanes=2))
+HEADER = "from,from_port,to,to_port"
+Ends = list[str]  # of a cable, so
+
+
+def netbox_rows(x: BuiltFabric, name: str) -> list[dict[str, str]]:
+    return table(netbox_files(x)[name]())
+
+
+def ends(x: BuiltFabric) -> list[Ends]:
+    """Return the cables of a fabric, their ends alone."""
+    return [row[:4] for row in list(csv.reader(io.StringIO("".join(cable_list(x)))))[1:]]
+
+
+def written(path: Path, rows: list[Ends]) -> Path:
+    path.write_text("\n".join([HEADER, *(",".join(row) for row in rows)]) + "\n")
+    return path
+
+
+def pair(row: Ends) -> frozenset[str]:
+    """Return the two ends of a cable."""
+    return frozenset((":".join(row[:2]), ":".join(row[2:])))
+
+
+@each("x", [E1, SPLIT, ODD])
+def test_our_own_lists_are_as_designed(tmp_path: Path, x: BuiltFabric) -> None:
+    """The cable list and NetBox's import and export are equal to the design, whichever end comes first.
+
+    NetBox's table of cables has headings in words; ports may bear a label, and other equipment is none of it.
+    """
+    (tmp_path / "own.csv").write_text("".join(cable_list(x)))
+    (tmp_path / "netbox.csv").write_text("".join(netbox_files(x)["cables.csv"]()))
+    written(tmp_path / "turned.csv", [row[2:] + row[:2] for row in ends(x)])
+    columns = ("label", "side_a_name", "side_b_name", "side_a_device", "side_b_device")
+    exported = [[r[c] for c in columns] for r in netbox_rows(x, "cables.csv")]
+    exported[3][1] += " (rail 3)"
+    exported.append(["m1", "mgmt0", "1", "e1-leaf-0-0", "mgmt-switch"])
+    for mark, name in ((",", "comma.csv"), (";", "semicolon.csv")):
+        head = ["Label", "Termination A", "Termination B", "Device A", "Device B"]
+        with (tmp_path / name).open("w") as file:
+            csv.writer(file, delimiter=mark).writerows([head, *exported])
+    for path in tmp_path.iterdir():
+        assert differences(path, x)[1] == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_differences_are_those_of_the_sets(tmp_path: Path, seed: int) -> None:
+    """Cables swapped, moved, taken out and added at random: the same differences as of sets of named pairs."""
+    rng, x = random.Random(seed), (E1, SPLIT)[seed % 2]
+    planned = ends(x)
+    built = [list(row) for row in planned]
+    for _ in range(rng.randrange(4)):
+        a, b = rng.sample(built, 2)
+        a[2:], b[2:] = b[2:], a[2:]
+    for _ in range(rng.randrange(3)):
+        built.remove(rng.choice(built))
+    for n in range(rng.randrange(3)):
+        rng.choice(built)[2:] = ["elsewhere", str(n)]
+    for n in range(rng.randrange(3)):
+        rng.choice(built)[3] = str(x.design.ports + n)
+    again = [rng.choice(planned)[:2] + rng.choice(planned)[2:] for _ in range(rng.randrange(3))]
+    built += again
+    if rng.random() < 0.5:
+        built.append(["leaf-0-0", str(x.design.ports - 1), "leaf-0-1", str(x.design.ports - 1)])
+    rng.shuffle(built)
+    found = differences(written(tmp_path / "x.csv", built), x)[1]
+    listed: dict[str, list[frozenset[str]]] = {kind: [] for kind in ("missing", "extra", "moved", "doubled", "swapped")}
+    meant = set()
+    for line in found:
+        kind, text = line.split(maxsplit=1)
+        for cable in text.partition(" (")[0].split(" and "):
+            listed[kind].append(frozenset(cable.split(" -- ")))
+        if kind in ("moved", "doubled"):
+            cables = [frozenset(cable.split(" -- ")) for cable in text.split("; planned ")[1:]]
+            assert kind == "doubled" or len(cables) == 1
+            meant |= set(cables)
+    old, new = Counter(map(pair, planned)), Counter(map(pair, built))
+    is_new = Counter(chain.from_iterable(listed[kind] for kind in listed if kind != "missing"))
+    assert is_new == new - old
+    assert set(listed["missing"]) | meant <= (old - new).keys()
+    assert len(listed["missing"]) + len(listed["swapped"]) + len(meant) == (old - new).total()
+    ports = Counter(end for row in built for end in pair(row) if not end.startswith("elsewhere"))
+    assert bool(listed["doubled"]) == (max(ports.values()) > 1)
+
+
+def checked(folder: Path, rows: list[Ends], *options: str) -> tuple[int, str]:
+    """Check cables against the worked plan, and return the status of the command and what it prints."""
+    ran = command(folder, "check", written(folder / "built.csv", rows), "--site", "e1", *options)
+    return ran.exit_code, ran.output
+
+
+def test_differences_are_told_line_by_line(tmp_path: Path) -> None:
+    """The command prints what differs, with the lines of the file, and ends with status 1; else with 0.
+
+    Two swapped cables are one slip. A cable of which one end and the other switch are as planned is moved, and not
+    missing and extra. Of two cables at a port the planned one has it. A long list is counted.
+    """
+    rows = ends(E1)
+    assert checked(tmp_path, rows) == (0, f"e1: all {len(rows)} cables are as designed\n")
+    rows[0][2:], rows[1][2:] = rows[1][2:], rows[0][2:]
+    swapped = "r0-gpu0:0 -- leaf-0-1:0 and r0-gpu1:0 -- leaf-0-0:0 (lines 2 and 3); planned r0-gpu0:0 -- leaf-0-0:0"
+    assert checked(tmp_path, rows) == (1, f"e1: 2 cables differ: 2 swapped\nswapped  {swapped}\n")
+    rows, free = ends(E1), str(E1.design.ports + 1)
+    rows[0][3] = free
+    del rows[5]
+    status, said = checked(tmp_path, rows)
+    first, _, moved = said.splitlines()
+    assert (status, first) == (1, "e1: 2 cables differ: 1 missing, 1 moved")
+    assert moved == f"moved    r0-gpu0:0 -- leaf-0-0:{free} (line 2); planned r0-gpu0:0 -- leaf-0-0:0"
+    rows = ends(E1)
+    rows[8][3] = "0"
+    rows[9][2:] = rows[2][2:]
+    told = [
+        "e1: 3 cables differ: 1 missing, 2 doubled",
+        "missing  r2-gpu1:0 -- leaf-0-1:2",
+        "doubled  r2-gpu0:0 -- leaf-0-0:0 (line 2): port leaf-0-0:0 has a cable already, of line 4; "
+        "planned r2-gpu0:0 -- leaf-0-0:2",
+        "doubled  r2-gpu1:0 -- leaf-0-2:0 (line 3): port leaf-0-2:0 has a cable already, of line 6",
+    ]
+    assert checked(tmp_path, [*rows[8:10], *rows[:8], *rows[10:]]) == (1, "\n".join(told) + "\n")
+    twice = checked(tmp_path, [*ends(E1), ends(E1)[0]])[1]
+    assert twice.splitlines()[0] == "e1: 1 cable differs: 1 doubled"
+    looped = checked(tmp_path, [*ends(E1)[1:], ["r0-gpu0", "0", "r0-gpu0", "0"]])[1]
+    assert looped.splitlines()[0] == "e1: 2 cables differ: 1 missing, 1 doubled"
+    first, *_, last = lines = checked(tmp_path, ends(E1)[:1], "--show", "2")[1].splitlines()
+    assert (first, last, len(lines)) == ("e1: 55 cables differ: 55 missing", "and 53 more", 4)
+
+
+@each(("text", "message"), [
+    ("a,b\n1,2\n", "line 1: has no columns from, from_port, to, to_port of a cable list"),
+    ("", "line 1: has no columns"),
+    (f"{HEADER}\nr0-gpu0,0,leaf-0-0\n", "line 2: has 3 cells where the header has 4; add or remove"),
+    (f"{HEADER}\na,0,b,0\n", "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0"),
+    (f'{HEADER}\n"a"b,0,b,0\n', "line 2: ',' expected after"),
+    (f'{HEADER}\na,0,b,0\na,0,"b,0\na,0,b,0\n', "line 3: unexpected end of data; correct the quotes there"),
+])  # fmt: skip
+def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InputError, match=r"x\.csv") as refused:
+        differences(tmp_path / "x.csv", E1)
+    assert message in str(refused.value)
+
+
+@each("x", [E1, SPLIT, replace(E1, floor=Floor(hosts_per_rack=3))])
+def test_every_cable_ends_at_an_interface_of_its_own(x: BuiltFabric) -> None:
+    """Interfaces are those of a device's type and those of the table, each once; no two cables share one."""
+    types = {}
+    for name, pieces in netbox_files(x).items():
+        if name.startswith("device-types/"):
+            t = yaml.safe_load("".join(pieces()))
+            assert {"manufacturer", "model", "slug", "u_height", "is_full_depth"} <= set(t)
+            assert re.fullmatch(r"[-a-z0-9_]+", t["slug"])
+            assert t["u_height"] == ("gpu" not in name)
+            types[t["model"]] = [i["name"] for i in t.get("interfaces", ())]
+    devices = netbox_rows(x, "devices.csv")
+    assert set(devices[0]) == DEVICE
+    standing = Counter(d["rack"] for d in devices if d["rack"])
+    assert list(standing) == [r["name"] for r in netbox_rows(x, "racks.csv")]
+    assert max(standing.values()) == x.floor.hosts_per_rack
+    made = Counter((d["name"], port) for d in devices for port in types[d["device_type"]])
+    made += Counter((i["device"], i["name"]) for i in netbox_rows(x, "interfaces.csv"))
+    assert set(made.values()) == {1}
+    cables = netbox_rows(x, "cables.csv")
+    assert set(cables[0]) == CABLE
+    used = Counter((c[f"side_{s}_device"], c[f"side_{s}_name"]) for c in cables for s in "ab")
+    assert set(used.values()) == {1} and set(used) <= set(made)
+    assert len(cables) == x.design.endpoint_links + x.design.switch_links
+    assert len({c["label"] for c in cables}) == len(cables)
+    # The cable list has the labels, and the lane of either end.
+    listed = table(cable_list(x))
+    assert all(r["label"] == f"{r['from']}:{r['from_port']}--{r['to']}:{r['to_port']}" for r in listed)
+    assert all("gpu" not in r["from"] or r["lane"] == r["from_port"] for r in listed)
+    lanes = {(r[end], r["lane"]) for r in listed for end in ("from", "to") if "gpu" not in r[end]}
+    assert len(dict(lanes)) == len(lanes)
+    assert set(Counter(r["lane"] for r in listed).values()) == {len(listed) // x.design.lanes}
+    # GPUs take no unit of their rack.
+    assert {r["u_height"] for r in netbox_rows(x, "racks.csv")} == {"42"}
+    assert {(d["position"], d["face"]) for d in devices} == {("", "")}
+
+
+def at_rates(x: BuiltFabric, port_gbps: float, nic_gbps: float) -> BuiltFabric:
+    """Return a fabric with other rates of a switch's ports and of a NIC's lane."""
+    design = replace(x.design, nic_gbps=nic_gbps, link_gbps=port_gbps)
+    return replace(x, switch=x.switch.replaced(port_gbps=port_gbps), design=design)
+
+
+def test_cages_are_of_the_rate_in_their_name() -> None:
+    """NetBox names a cage by its rate: 400gbase is 400 Gb/s, 1.6tbase 1,600; a rate that it has none of is other.
+
+    A port of 400 Gb/s split in two has parts of 200; a NIC has its own rate, whatever the port's.
+    """
+    for gbps, cage in fabric_parts.CAGES.items():
+        number, unit = re.fullmatch(r"([\d.]+)(g|t)base-.*", cage).groups()
+        assert float(number) * {"g": 1, "t": 1000}[unit] == gbps
+        assert {r["type"] for r in netbox_rows(at_rates(E1, 400, gbps), "interfaces.csv")} == {cage}
+    assert {r["type"] for r in netbox_rows(E1, "interfaces.csv")} == {"other"}
+    split = at_rates(SPLIT, 400, 200)
+    interfaces = netbox_rows(split, "interfaces.csv")
+    assert {"gpu" in r["name"] for r in interfaces} == {True, False}
+    assert {r["type"] for r in interfaces} == {"200gbase-x-qsfp56"}
+    box = yaml.safe_load("".join(netbox_files(split)["device-types/box.yaml"]()))
+    assert {p["type"] for p in box["interfaces"]} == {"400gbase-x-osfp"}
+
+
+def test_a_folder_and_a_zip_hold_the_same(tmp_path: Path) -> None:
+    write_netbox(tmp_path / "netbox", E1)
+    for name in ("a.zip", "b.zip"):
+        write_netbox(tmp_path / name, E1)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert archive.namelist() == list(netbox_files(E1))
+        for name in archive.namelist():
+            assert archive.read(name) == (tmp_path / "netbox" / name).read_bytes()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file: cannot be written"):
+        write_netbox(tmp_path / "file", E1)
+
+
+@each("by_pod", [False, True])
+def test_graphviz_reads_the_graph(by_pod: bool) -> None:
+    """Lines are the edges, upward; a tier is a row; racks say how many GPUs they hold, and pods how many switches."""
+    g = fabric_graph.graph(E1, by_pod=by_pod)
+    text = "".join(fabric_graph.dot(g))
+    drawn = re.findall(r'^  "(\S+)" -- "(\S+)" \[label="(\d+)"', text, re.MULTILINE)
+    assert {frozenset(e[:2]): int(e[2]) for e in drawn} == {frozenset((a, b)): n for a, b, n in g.edges(data="cables")}
+    upward = ["racks", "leaf", "spine", "core"].index
+    assert all(upward(g.nodes[a]["tier"]) < upward(g.nodes[b]["tier"]) for a, b, _ in drawn)
+    rows = [set(re.findall(r'"(\S+)";', x)) for x in re.findall(r"^  \{ rank=same; (.*) \}$", text, re.MULTILINE)]
+    tiers = ("leaf", "spine", "core", "racks")
+    assert rows == [{n for n, own in g.nodes(data="tier") if own == tier} for tier in tiers]
+    holds = {n: f"{own} GPUs" for n, own in g.nodes(data="gpus") if own}
+    holds |= {n: f"x {own}" for n, own in g.nodes(data="switches") if own and own > 1}
+    assert dict(re.findall(r'^  "(\S+)" \[label="\1\\n(.*)"\];$', text, re.MULTILINE)) == holds
+    assert ("32 GPUs" in holds.values()) == (len(holds) > len(rows[3])) == by_pod
+    if shutil.which("dot"):
+        ran = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=True)
+        assert ran.stdout.count('class="edge"') == g.number_of_edges()

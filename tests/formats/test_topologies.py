@@ -104,19 +104,16 @@ def test_a_name_chooses_a_topology_of_a_file(tmp_path: Path) -> None:
 
 
 BAD = {
-    "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[2-4]\nSwitchName=c Switches=a,b": (
-        r"line 2: node n\[2-3\] is under leaf 'a' \(line 1\)"
-    ),
+    "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[2-4]\nSwitchName=c Switches=a,b":
+     r"line 2: node n\[2-3\] is under leaf 'a' \(line 1\)",
     "SwitchName=a Nodes=n1,n1": "line 1: leaf 'a' names n1 twice",
     "SwitchName=a Switches=b\nSwitchName=b Switches=a": "line 1: the tree has no root above 'a': .*a under b under a",
     "SwitchName=r Nodes=n1\nSwitchName=a Switches=b\nSwitchName=b Switches=a": "line 2: the tree has no root above 'a'",
     "SwitchName=a Switches=a": "line 1: the tree has no root above 'a'",
-    "SwitchName=leaf1 Nodes=n1\nSwitchName=b Switches=leaf2": (
-        "line 2: switch 'b' has the unknown child 'leaf2'; did you mean 'leaf1'"
-    ),
-    "SwitchName=a Nodes=n1\nSwitchName=b Switches=a\nSwitchName=c Switches=a,b": (
-        r"line 3: switch 'a' is a child of 'b' \(line 2\) and of 'c'"
-    ),
+    "SwitchName=leaf1 Nodes=n1\nSwitchName=b Switches=leaf2":
+     "line 2: switch 'b' has the unknown child 'leaf2'; did you mean 'leaf1'",
+    "SwitchName=a Nodes=n1\nSwitchName=b Switches=a\nSwitchName=c Switches=a,b":
+     r"line 3: switch 'a' is a child of 'b' \(line 2\) and of 'c'",
     "SwitchName=a Nodes=n1\nSwitchName=b Switches=a,a": "line 2: switch 'a' is twice a child of 'b'",
     "SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2": "line 2: switch 'a' is already at line 1",
     "SwitchName=a Nodes=n1 Switches=b": "line 1: switch 'a' has both nodes and switches",
@@ -125,32 +122,26 @@ BAD = {
     "SwitchName=a \\\n  # all\nNodes=n1\n": "line 3: Nodes= has no owner",
     "SwitchName=a Nodes=n1 \\\\\n": r"line 1: '\\\\' is not KEY=VALUE",
     "# c\nSwitchName=a Nodes=n[1-4": r"line 2: Nodes: 'n\[1-4': a bracket is not closed",
-    "SwitchName=a Nodes=n[4-1]": "line 1: Nodes: .*4-1 runs backwards",
-    "SwitchName=a Nodes=n[1,,2]": "line 1: Nodes: .*neither a number nor a range",
-    "SwitchName=a Nodes=n1,": "line 1: Nodes: an item is empty",
     "SwitchName=a Nodes=": "line 1: Nodes: the hostlist is empty",
     "SwichName=a Nodes=n1": "line 1: unknown keyword 'SwichName'; did you mean 'SwitchName'",
     "SwitchName=a Nodes=n\x001": r"line 1: node 'n\\x001' contains '\\x00'; name it with letters",
     "SwitchName=a Nodes=n=1": "line 1: node 'n=1' contains '='",
-    "SwitchName=a Node=n1": "line 1: unknown keyword 'Node'; did you mean 'Nodes'",
     "SwitchName=a Nodes=n1 Nodes=n2": "line 1: Nodes= is given twice",
     "SwitchName=a Nodes=n1 BlockSizes=4": "line 1: BlockSizes= does not belong to SwitchName=",
     "SwitchName=a Nodes=n1, n2": "line 1: 'n2' is not KEY=VALUE",
     "Nodes=n1": "line 1: Nodes= has no owner",
     "\n# nothing\n": "line 1: there is no switch",
-    "BlockName=a Nodes=n[1-4]\nBlockName=b Nodes=n[4-7]\nBlockSizes=4": (
-        r"line 2: node n4 is under block 'a' \(line 1\) and under block 'b'"
-    ),
+    "BlockName=a Nodes=n[1-4]\nBlockName=b Nodes=n[4-7]\nBlockSizes=4":
+     r"line 2: node n4 is under block 'a' \(line 1\) and under block 'b'",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4,12": "line 2: 12 is not 4 times a power of two",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4,4": "line 2: 4 is not 4 times a power of two",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=0": "line 2: must be at least 1",
-    "BlockName=a Nodes=n[1-4]\nBlockSizes=0,4": "line 2: must be at least 1",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4-8": "line 2: BlockSizes=4-8 must be whole numbers",
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4\nBlockSizes=8": "line 3: BlockSizes is already at line 2",
     "BlockName=a": "line 1: block 'a' has no nodes",
     "BlockName=a Nodes=n1\nBlockName=a Nodes=n2": "line 2: block 'a' is already at line 1",
     "SwitchName=a Nodes=n1\nBlockName=b Nodes=n1": "line 2: blocks and switches in one file",
-}
+}  # fmt: skip
 
 
 FLOW = """# one line a switch, as generators write it
@@ -212,15 +203,9 @@ def test_what_controllers_and_generators_print_is_read(text: str, tmp_path: Path
     """Flow style, YAML 1.1 with its directive and empty keys, and scontrol's lines are the same tree of four nodes."""
     (tmp_path / "topology").write_text(text)
     tree = read_topology(tmp_path / "topology")
-    assert {(s.name, s.parent, s.nodes) for s in tree.switches} == {
-        ("core", None, ()),
-        ("leaf1", "core", ("n1", "n2")),
-        ("leaf2", "core", ("n3", "n4")),
-    }
-
-
-def test_blocks_as_scontrol_prints_them_are_read() -> None:
-    """Base blocks are the blocks, the sizes of aggregated ones the block sizes, as in the file of the same cluster."""
+    leaves = ("leaf1", "core", ("n1", "n2")), ("leaf2", "core", ("n3", "n4"))
+    assert {(s.name, s.parent, s.nodes) for s in tree.switches} == {("core", None, ()), *leaves}
+    # Base blocks are the blocks, the sizes of aggregated ones the block sizes, as in the file of the same cluster.
     blocks = read_conf(PRINTED_BLOCKS, "t")
     assert blocks == read_yaml(PRINTED_YAML, "y", "nvl")
     assert blocks == read_conf("BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2,4", "t")
@@ -233,29 +218,18 @@ BAD |= {
 }
 
 
-@each("text", BAD)
-def test_conf_refuses_by_line(text: str) -> None:
-    with pytest.raises(InputError, match=r"\Atopology.conf: " + BAD[text]):
-        read_conf(text, "topology.conf")
-
-
 def _tree(*switches: str) -> str:
     return "- topology: t\n  tree:\n    switches:\n" + "".join(f"    - {s}\n" for s in switches)
 
 
 BAD_YAML = {
-    _tree(
-        "switch: a\n      nodes: n[1-2]", "switch: b\n      nodes: n2", "switch: c\n      children: a,b"
-    ): r"line 6: node n2 is under leaf 'a' \(line 4\)",
     _tree("switch: a\n      node: n1"): "line 5: unknown keyword 'node' in a switch; did you mean 'nodes'",
-    _tree("switch: a\n      nodes: n[1"): "line 5: nodes: .*a bracket is not closed",
     _tree("nodes: n1"): "line 4: a switch has no 'switch'",
     _tree("switch: a\n      nodes: n1\n      nodes: n2"): "line 6: 'nodes' is given twice",
     _tree("switch: a\n       nodes: n1"): "line 5: is no YAML: mapping values are not allowed",
     _tree("switch: a\n      nodes: [n1, n2]"): "line 5: nodes must be a text",
     _tree("switch: a\n      nodes: &x n1"): "line 5: .*is YAML that is not read here",
     _tree("switch: a\n      nodes: !x n1"): "line 5: tag !x is YAML that is not read here",
-    "- topology: t\n  tree: {switches: []}": "line 1: there is no switch",
     "- topology: t\n  tree:\n\t  switches:": "line 3: is no YAML: .*cannot start any token",
     "- topology: t\n---\n- topology: u": "line 2: a second document begins",
     "- ? [a]\n  : b": "line 1: a key must be a text",
@@ -264,24 +238,23 @@ BAD_YAML = {
     "- topology: t\n  flat: true\n- topology: t\n  flat: true": "line 3: topology 't' is already at line 1",
     "topology: t": "line 1: the file must be a list",
     "": "line 1: there is no topology; write such as",
-    "- topology: t\n  block:\n    block_sizes: [4, x]\n    blocks:\n    - block: a\n      nodes: n1": (
-        "line 3: block_sizes must be whole numbers"
-    ),
-    "- topology: t\n  block:\n    block_sizes: [4, 9]\n    blocks:\n    - block: a\n      nodes: n1": (
-        "line 3: block_sizes: 9 is not"
-    ),
+    "- topology: t\n  block:\n    block_sizes: [4, x]\n    blocks:\n    - block: a\n      nodes: n1":
+     "line 3: block_sizes must be whole numbers",
     "- topology: t\n  tree: {switches: [{switch: s, nodes: n1}]}\n"
     "- topology: b\n  block: {block_sizes: [4, 9], blocks: [{block: a, nodes: n1}]}": "line 4: block_sizes: 9 is not",
     "- topology: t\n  block:\n    blocks: 7": "line 3: blocks must be a list",
     "-\n" * 3: "line 1: a topology must be a mapping",
     "- " * 99 + "x": "line 1: .*nested deeper",
-}
+}  # fmt: skip
 
 
-@each("text", BAD_YAML)
-def test_yaml_refuses_by_line(text: str) -> None:
-    with pytest.raises(InputError, match=r"\Atopology.yaml: " + BAD_YAML[text]):
-        read_yaml(text, "topology.yaml")
+@each(("read", "name", "text", "complaint"), [
+    *((read_conf, "topology.conf", *bad) for bad in BAD.items()),
+    *((read_yaml, "topology.yaml", *bad) for bad in BAD_YAML.items()),
+])  # fmt: skip
+def test_files_are_refused_by_line(read: Any, name: str, text: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=rf"\A{name}: {complaint}"):
+        read(text, name)
 
 
 @given(st.text(alphabet="- :[]{}#'\"\\\n\tabn1=,&*|%", max_size=60))
@@ -320,57 +293,43 @@ def test_topograph(tmp_path: Path) -> None:
     assert found.blocks == (TopologyBlock(name="nvl1", nodes=("n1", "n2")),)
 
 
-@each(
-    ("instances", "message"),
-    [
-        ([], "instances: must be a list with at least one"),
-        ([7], r"instances\[0\]: must be an object"),
-        ([{"id": "", "network_layers": ["a"]}], r"instances\[0\].id: must be a node's name"),
-        ([{"id": "n1", "network_layers": []}], r"instances\[0\].network_layers: must name the switches above 'n1'"),
-        ([{"id": "n1", "network_layers": ["a"]}] * 2, r"instances\[1\]: node 'n1' is already at instances\[0\]"),
-        ([{"id": f"n{i}", "network_layers": ["a", f"s{i}"]} for i in range(2)],
-         r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'"),
-        ([{"id": "n1", "network_layers": ["a", "b", "a"]}], r"instances\[0\]: switch 'a' is below 'b'"),
-        ([{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}],
-         "switch 'a' has both nodes and switches"),
-        # A name that would come back from a hostlist as two, or not at all.
-        *(([{"id": name, "network_layers": ["a"]}], r"node '.*' contains .*; name it with letters")
-          for name in ("a,b", "a b", "a[1", "a\n", "a=b", "a#")),
-    ],
-)  # fmt: skip
+@each(("instances", "message"), [
+    ([], "instances: must be a list with at least one"), ([7], r"instances\[0\]: must be an object"),
+    ([{"id": "", "network_layers": ["a"]}], r"instances\[0\].id: must be a node's name"),
+    ([{"id": "n1", "network_layers": []}], r"instances\[0\].network_layers: must name the switches above 'n1'"),
+    ([{"id": "n1", "network_layers": ["a"]}] * 2, r"instances\[1\]: node 'n1' is already at instances\[0\]"),
+    ([{"id": f"n{i}", "network_layers": ["a", f"s{i}"]} for i in range(2)],
+     r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'"),
+    ([{"id": "n1", "network_layers": ["a", "b", "a"]}], r"instances\[0\]: switch 'a' is below 'b'"),
+    # A name that would come back from a hostlist as two, or not at all.
+    *(([{"id": name, "network_layers": ["a"]}], r"node '.*' contains .*; name it with letters")
+      for name in ("a,b", "a b", "a[1", "a\n", "a=b", "a#")),
+])  # fmt: skip
 def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         _read(tmp_path, {"instances": instances})
 
 
-@each(
-    "keys",
-    [
-        ("fabric.topograph.run/tier-0", "fabric.topograph.run/tier-1"),
-        ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"),
-        ("network.topology.nvidia.com/block", "network.topology.nvidia.com/spine"),
-        ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
-        ("topology.k8s.aws/network-node-layer-3", "topology.k8s.aws/network-node-layer-2"),
-        ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
-    ],
-)
+@each("keys", [
+    ("fabric.topograph.run/tier-0", "fabric.topograph.run/tier-1"),
+    ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"),
+    ("network.topology.nvidia.com/block", "network.topology.nvidia.com/spine"),
+    ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
+    ("topology.k8s.aws/network-node-layer-3", "topology.k8s.aws/network-node-layer-2"),
+    ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
+])  # fmt: skip
 def test_kubernetes_families(tmp_path: Path, keys: tuple[str, str]) -> None:
     """Each writer's labels are known by themselves; a node without any, such as a control plane, is left out."""
     leaf, spine = keys
-    found = _read(
-        tmp_path,
-        _nodes({leaf: "a", spine: "s"}, {leaf: "b", spine: "s", "nvidia.com/gpu.clique": "c.1"}, {"other": "x"}),
-    )
+    second = {leaf: "b", spine: "s", "nvidia.com/gpu.clique": "c.1"}
+    found = _read(tmp_path, _nodes({leaf: "a", spine: "s"}, second, {"other": "x"}))
     assert _parents(found) == {"a": "s", "s": None, "b": "s"}
     assert [s.nodes for s in found.switches] == [("n1",), (), ("n2",)]
     assert found.blocks == (TopologyBlock(name="c.1", nodes=("n2",)),)
-
-
-def test_kubernetes_keys_of_ones_own(tmp_path: Path) -> None:
-    data = _nodes({"rack": "r1", "hall": "h"}, {"rack": "r2", "hall": "h"})
-    assert _parents(_read(tmp_path, data, keys=("rack", "hall"))) == {"r1": "h", "h": None, "r2": "h"}
+    own = _nodes({"rack": "r1", "hall": "h"}, {"rack": "r2", "hall": "h"})  # with keys of one's own
+    assert _parents(_read(tmp_path, own, keys=("rack", "hall"))) == {"r1": "h", "h": None, "r2": "h"}
     with pytest.raises(InputError, match="no node has a topology label"):
-        _read(tmp_path, data)
+        _read(tmp_path, own)
     with pytest.raises(InputError, match=r"items\[1\]: node 'n2' has no label hall"):
         _read(tmp_path, _nodes({"rack": "r1", "hall": "h"}, {"rack": "r2"}), keys=("rack", "hall"))
 
@@ -397,9 +356,7 @@ def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
 
 def planned(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> Topology:
     """Return the topology of a plan that says where racks stand: (racks a leaf domain, leaf domains a pod) by site."""
-    sizes = {
-        site: dict(zip(("leaf_domain_racks", "leaf_domains_per_pod"), x, strict=True)) for site, x in fabrics.items()
-    }
+    sizes = {s: {"leaf_domain_racks": n, "leaf_domains_per_pod": per} for s, (n, per) in fabrics.items()}
     one = isinstance(racks, int)
     held = () if one else tuple(Site.model_construct(id=s, racks=n) for s, n in racks.items())
     hardware = Hardware.model_construct(racks=racks if one else None)

@@ -23,7 +23,7 @@ def layout_of(tensor: int, pipeline: int, data: int, **choices: Any) -> dict[str
 DENSE = layout_of(8, 4, 32, sequence_parallel=True)
 
 
-def question(model: str, *, racks: int | None = None, **workload: Any) -> Instance:
+def question(model: str | dict[str, Any], *, racks: int | None = None, **workload: Any) -> Instance:
     """Return 128 nodes of eight H100s, or some, for a model."""
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
     data = {k: v for k, v in data.items() if k not in ("network", "pins")}

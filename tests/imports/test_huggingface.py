@@ -25,10 +25,21 @@ def known(name: str) -> dict[str, Any]:
     return json.loads((CONFIGS / f"{name}.json").read_text())
 
 
+def changed(name: str, **keys: Any) -> dict[str, Any]:
+    """Return a public configuration with other values; None leaves a key out."""
+    return {k: v for k, v in (known(name)["config"] | keys).items() if v is not None or k not in keys}
+
+
+def inside(name: str, **keys: Any) -> dict[str, Any]:
+    """Return a known configuration of pictures and text with keys of its Transformer changed."""
+    config = known(name)["config"]
+    return config | {"text_config": config["text_config"] | keys}
+
+
 def test_parameters_are_the_published() -> None:
     """Weights of the model read are those published, to 1 %: biases, norms and positions are not counted.
 
-    They are of at least twenty public configurations, each with its source.
+    They are of at least twenty public configurations, each with its source; the page on formats lists every family.
     """
     every = {name: known(name) for name in NAMES}
     assert len(every) >= 20 and len({x["config"]["model_type"] for x in every.values()}) >= 12
@@ -40,6 +51,9 @@ def test_parameters_are_the_published() -> None:
             counts = [active_parameters(model), active_parameters(model, embedding=True)]
             assert min(abs(c / active - 1) for c in counts) < ROUGH_ACTIVE.get(name, 0.025)
     assert any("active_parameters" in x["published"] for x in every.values())
+    page = (INSTANCES.parent / "docs" / "formats.md").read_text()
+    listed = page.partition("`model_type`: ")[2].partition(".\n")[0].replace("\n", " ")
+    assert [name.strip() for name in listed.split(",")] == sorted(FAMILIES)
 
 
 def test_windows() -> None:
@@ -66,6 +80,9 @@ def test_attention_and_experts_of_several_kinds() -> None:
     given = ({"n_group": 8, "topk_group": 4}, {"n_group": 8}, {"n_group": 1, "topk_group": 1})
     found = [read_config(config | groups, "x", "v3").experts for groups in given]
     assert [(x.groups, x.groups_per_token) for x in found if x is not None] == [(8, 4), (8, 8), (1, 1)]
+    silent = changed("llama-2-7b", tie_word_embeddings=None)  # tied where transformers ties them
+    tied = [read_config(silent | {"model_type": kind}, "x", kind).tied_embeddings for kind in ("llama", "smollm3")]
+    assert tied == [False, True]
     # Heads of linear attention that together are as wide as the model need no size of their own.
     heads = known("qwen3-next-80b-a3b")["config"]["hidden_size"] // 256
     config = changed("qwen3-next-80b-a3b", num_attention_heads=heads, num_key_value_heads=heads, head_dim=256)
@@ -91,53 +108,33 @@ def test_what_is_not_counted_is_noted() -> None:
     assert read_config(strange, "x", "strange").note == "not modelled: altup_num_inputs (unknown)"
 
 
-def test_embeddings_are_tied_where_transformers_ties_them() -> None:
-    silent = changed("llama-2-7b", tie_word_embeddings=None)
-    for kind, tied in (("llama", False), ("smollm3", True)):
-        assert read_config(silent | {"model_type": kind}, "x", kind).tied_embeddings == tied
-
-
-def changed(name: str, **keys: Any) -> dict[str, Any]:
-    """Return a public configuration with other values; None leaves a key out."""
-    return {k: v for k, v in (known(name)["config"] | keys).items() if v is not None or k not in keys}
-
-
-def inside(name: str, **keys: Any) -> dict[str, Any]:
-    """Return a known configuration of pictures and text with keys of its Transformer changed."""
-    config = known(name)["config"]
-    return config | {"text_config": config["text_config"] | keys}
-
-
-@each(
-    ("config", "complaint"),
-    [
-        ({"hidden_size": 4}, "x: model_type: is missing; give a Hugging Face config.json"),
-        ([], "x: model_type: is missing; give a Hugging Face config.json"),
-        (changed("llama-2-7b", model_type="mamba2"), "x: model_type: 'mamba2' is not read; known: bloom"),
-        (changed("llama-2-7b", model_type="qwen3moe"), "did you mean 'qwen3_moe'?; or give workload.model inline"),
-        (changed("llama-2-7b", num_hidden_layers=None), "x: num_hidden_layers: is missing; add it"),
-        (changed("llama-2-7b", intermediate_size=None), "x: intermediate_size: is missing; add it"),
-        *(
-            (changed(name, **{key: wrong}), f"x: {key}: must be a whole number from 0 (is {wrong})")
-            for name, key in (("llama-2-7b", "intermediate_size"), ("falcon-40b", "ffn_hidden_size"))
-            for wrong in (False, [])
-        ),
-        (changed("llama-2-7b", hidden_size="4096"), "x: hidden_size: must be a whole number from 0 (is '4096')"),
-        (changed("qwen3-30b-a3b", decoder_sparse_step=2), "x: decoder_sparse_step: is 2; the planner knows dense"),
-        (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
-        (changed("qwen3-30b-a3b", mlp_only_layers=["0"]), "x: mlp_only_layers: is ['0']; the planner knows dense"),
-        (changed("qwen3-30b-a3b", mlp_only_layers=4), "x: mlp_only_layers: must be a list (is 4); correct it"),
-        (inside("llama-4-scout", no_rope_layers=1), "x: no_rope_layers: must be a list (is 1); correct it"),
-        (inside("llama-4-scout", interleave_moe_layer_step=0), "x: interleave_moe_layer_step: must be at least 1"),
-        (inside("gemma-3-27b", sliding_window_pattern="2"), "x: sliding_window_pattern: must be a whole number"),
-        (inside("llama-4-maverick", num_hidden_layers=0, moe_layers=[1], no_rope_layers=[]), "x: layers: "),
-        (changed("qwen2.5-7b", use_sliding_window=True, max_window_layers="2"), "x: max_window_layers: must be a"),
-        (changed("qwen3-next-80b-a3b", num_experts=0), "x: num_experts: is missing; add it"),
-        (changed("qwen3-next-80b-a3b", num_hidden_layers=0), "x: layers: "),
-        (changed("gpt-oss-20b", layer_types=["linear_attention"]), "x: layer_types: linear_attention is not known"),
-        (changed("llama-2-7b", num_attention_heads=33), "x: heads must divide hidden (4096 / 33); give 32"),
-    ],
-)
+@each(("config", "complaint"), [
+    ({"hidden_size": 4}, "x: model_type: is missing; give a Hugging Face config.json"),
+    ([], "x: model_type: is missing; give a Hugging Face config.json"),
+    (changed("llama-2-7b", model_type="mamba2"), "x: model_type: 'mamba2' is not read; known: bloom"),
+    (changed("llama-2-7b", model_type="qwen3moe"), "did you mean 'qwen3_moe'?; or give workload.model inline"),
+    (changed("llama-2-7b", num_hidden_layers=None), "x: num_hidden_layers: is missing; add it"),
+    (changed("llama-2-7b", intermediate_size=None), "x: intermediate_size: is missing; add it"),
+    *(
+        (changed(name, **{key: wrong}), f"x: {key}: must be a whole number from 0 (is {wrong})")
+        for name, key in (("llama-2-7b", "intermediate_size"), ("falcon-40b", "ffn_hidden_size"))
+        for wrong in (False, [])
+    ),
+    (changed("llama-2-7b", hidden_size="4096"), "x: hidden_size: must be a whole number from 0 (is '4096')"),
+    (changed("qwen3-30b-a3b", decoder_sparse_step=2), "x: decoder_sparse_step: is 2; the planner knows dense"),
+    (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
+    (changed("qwen3-30b-a3b", mlp_only_layers=["0"]), "x: mlp_only_layers: is ['0']; the planner knows dense"),
+    (changed("qwen3-30b-a3b", mlp_only_layers=4), "x: mlp_only_layers: must be a list (is 4); correct it"),
+    (inside("llama-4-scout", no_rope_layers=1), "x: no_rope_layers: must be a list (is 1); correct it"),
+    (inside("llama-4-scout", interleave_moe_layer_step=0), "x: interleave_moe_layer_step: must be at least 1"),
+    (inside("gemma-3-27b", sliding_window_pattern="2"), "x: sliding_window_pattern: must be a whole number"),
+    (inside("llama-4-maverick", num_hidden_layers=0, moe_layers=[1], no_rope_layers=[]), "x: layers: "),
+    (changed("qwen2.5-7b", use_sliding_window=True, max_window_layers="2"), "x: max_window_layers: must be a"),
+    (changed("qwen3-next-80b-a3b", num_experts=0), "x: num_experts: is missing; add it"),
+    (changed("qwen3-next-80b-a3b", num_hidden_layers=0), "x: layers: "),
+    (changed("gpt-oss-20b", layer_types=["linear_attention"]), "x: layer_types: linear_attention is not known"),
+    (changed("llama-2-7b", num_attention_heads=33), "x: heads must divide hidden (4096 / 33); give 32"),
+])  # fmt: skip
 def test_refused(config: Any, complaint: str) -> None:
     with pytest.raises(InputError) as caught:
         read_config(config, "x", "x")
@@ -155,20 +152,11 @@ def test_a_config_is_a_workload(tmp_path: Path) -> None:
     data["workload"]["model"] = "llama-3.1-70b"
     assert own.step_seconds == planner.evaluate(data, layout).step_seconds
     assert load_instance(tmp_path / "own.json", searched=False).workload.model.name == "llama-3.1-70b"
+    folder = tmp_path / "Llama-2-7b-hf"  # which names the model of a config.json
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(known("llama-2-7b")["config"]))
+    assert read_model(folder / "config.json").name == read_model(folder).name == "Llama-2-7b-hf"
     data["workload"]["model"] = "nowhere/config.json"
     (tmp_path / "own.json").write_text(json.dumps(data))
     with pytest.raises(InputError, match=r"own.json: workload.model: .*nowhere/config.json: no such file"):
         load_instance(tmp_path / "own.json")
-
-
-def test_the_folder_names_the_model(tmp_path: Path) -> None:
-    folder = tmp_path / "Llama-2-7b-hf"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(known("llama-2-7b")["config"]))
-    assert read_model(folder / "config.json").name == read_model(folder).name == "Llama-2-7b-hf"
-
-
-def test_the_page_lists_every_family() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
-    listed = page.partition("`model_type`: ")[2].partition(".\n")[0].replace("\n", " ")
-    assert [name.strip() for name in listed.split(",")] == sorted(FAMILIES)

@@ -8,11 +8,10 @@ import pytest
 from commands import invoke
 from each_case import each
 
-from planner.errors import InputError
 from planner.exports.runnable_layout import with_switches
 from planner.formats.cluster_files import DECIDING, NodeStates, read_states, topology_note
 from planner.imports.megatron_flags import megatron_effect
-from planner.imports.recipes import doubts, layout_of_run, parsed, run_of_text
+from planner.imports.recipes import doubts, parsed, run_of_text
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import Overlap
@@ -52,22 +51,19 @@ def test_every_flag_of_megatron_is_known() -> None:
     assert sorted(parsed(text, SCRIPT).flags) == sorted(flag[2:].partition(" ")[0].replace("_", "-") for flag in flags)
 
 
-@each(
-    ("flags", "note"),
-    [
-        *((f"--{flag}", f"not modelled: --{flag}") for flag in TOLD_FLAGS.split()),
-        ("--recompute-modules mhc", "not modelled: --recompute-modules (no figures for mhc)"),
-        ("--recompute-granularity selective --recompute-modules moe_act mhc",
-         "not modelled: --recompute-modules (no figures for mhc)"),
-        ("--optimizer sgd", "not modelled: --optimizer"), ("--optimizer adam", "None"),
-        ("--my-own-flag 3", "not modelled: --my-own-flag (unknown)"),
-        # With the flag that it nearly is, unless the file has that one too.
-        ("--context-parallel-siz 2 --sequence-paralel", "not modelled: --context-parallel-siz (unknown: did you mean "
-         "--context-parallel-size?), --sequence-paralel (unknown)"),
-        # A flag that only begins as one of known effect is unknown.
-        *((f"--{flag} 3", f"not modelled: --{flag} (unknown)") for flag in UNKNOWN_FLAGS.split()),
-    ],
-)  # fmt: skip
+@each(("flags", "note"), [
+    *((f"--{flag}", f"not modelled: --{flag}") for flag in TOLD_FLAGS.split()),
+    ("--recompute-modules mhc", "not modelled: --recompute-modules (no figures for mhc)"),
+    ("--recompute-granularity selective --recompute-modules moe_act mhc",
+     "not modelled: --recompute-modules (no figures for mhc)"),
+    ("--optimizer sgd", "not modelled: --optimizer"), ("--optimizer adam", "None"),
+    ("--my-own-flag 3", "not modelled: --my-own-flag (unknown)"),
+    # With the flag that it nearly is, unless the file has that one too.
+    ("--context-parallel-siz 2 --sequence-paralel", "not modelled: --context-parallel-siz (unknown: did you mean "
+     "--context-parallel-size?), --sequence-paralel (unknown)"),
+    # A flag that only begins as one of known effect is unknown.
+    *((f"--{flag} 3", f"not modelled: --{flag} (unknown)") for flag in UNKNOWN_FLAGS.split()),
+])  # fmt: skip
 def test_flags_of_time_and_memory_are_told(flags: str, note: str) -> None:
     found = str(read(f"{BASE} {flags}").note())
     assert found.startswith(note) and (found == note or "unknown" not in found)
@@ -84,38 +80,32 @@ def test_values_that_are_taken_anyway() -> None:
     assert tracked.unmodelled({"b": NO_EFFECT, "c": "slows"}.get) == UnmodelledItems(known=("c (slows)",))
 
 
-@each(
-    ("flags", "switches"),
-    [
-        ("", {"overlaps": ("context", "sends"), "dispatcher": "all_to_all"}),
-        ("", {"cuda_graphs": "none", "fused_loss": False, "fused_gradient_sums": True}),
-        ("--no-gradient-accumulation-fusion", {"fused_gradient_sums": False}),
-        ("--overlap-grad-reduce --tp-comm-overlap", {"overlaps": ("context", "gradients", "sends", "tensor")}),
-        ("--no-overlap-p2p-communication --cp-comm-type allgather", {"overlaps": ()}),
-        ("--overlap-moe-expert-parallel-comm --moe-enable-deepep", {"dispatcher": "deep_ep"}),
-        ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --use-transformer-engine-op-fuser",
-         {"dispatcher": "hybrid_ep", "fused_experts": True}),
-        ("--no-overlap-p2p-communication --cp-comm-type all_gather", {"overlaps": ()}),
-        ("--enable-cuda-graph", {"cuda_graphs": "part"}),
-        ("--enable-cuda-graph --cuda-graph-scope full", {"cuda_graphs": "part"}),
-        ("--cuda-graph-impl full_iteration", {"cuda_graphs": "whole"}),
-        ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graphs": "whole"}),
-        ("--fp8-format hybrid", {"fp8_recipe": "delayed", "fp8_parameters": False}),
-        ("--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", {"fp8_recipe": "mxfp8", "fp8_parameters": True}),
-        ("--fp8-format hybrid --fp8-dot-product-attention", {"fp8_attention": True}),
-        ("--recompute-activations", {"recompute_modules": ("core_attn",)}),
-        ("--recompute-granularity selective --recompute-modules layernorm moe_act mlp",
-         {"recompute_modules": ("layernorm", "mlp", "moe_act")}),
-        ("--recompute-activations --recompute-modules moe \\\n  --bf16", {"recompute_modules": ("moe",)}),
-        ("--recompute-granularity full --recompute-modules moe", {"recompute_modules": ("core_attn",)}),
-        ("--cross-entropy-loss-fusion", {"fused_loss": True, "logit_memory_bytes": 10.0}),
-        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native", {"logit_memory_bytes": 10.0}),
-        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te",
-         {"fused_loss": True, "logit_memory_bytes": None}),
-        ("--cross-entropy-fusion-impl native", {"fused_loss": False, "logit_memory_bytes": None}),
-        ("--cpu-offloading --cpu-offloading-num-layers 20 --num-layers 80", {"activation_offload": 0.25}),
-    ],
-)  # fmt: skip
+@each(("flags", "switches"), [
+    ("", {"overlaps": ("context", "sends"), "dispatcher": "all_to_all", "cuda_graphs": "none", "fused_loss": False}),
+    ("", {"fused_gradient_sums": True}), ("--no-gradient-accumulation-fusion", {"fused_gradient_sums": False}),
+    ("--overlap-grad-reduce --tp-comm-overlap", {"overlaps": ("context", "gradients", "sends", "tensor")}),
+    ("--no-overlap-p2p-communication --cp-comm-type allgather", {"overlaps": ()}),
+    ("--overlap-moe-expert-parallel-comm --moe-enable-deepep", {"dispatcher": "deep_ep"}),
+    ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --use-transformer-engine-op-fuser",
+     {"dispatcher": "hybrid_ep", "fused_experts": True}),
+    ("--no-overlap-p2p-communication --cp-comm-type all_gather", {"overlaps": ()}),
+    *((f"--enable-cuda-graph{scope}", {"cuda_graphs": "part"}) for scope in ("", " --cuda-graph-scope full")),
+    ("--cuda-graph-impl full_iteration", {"cuda_graphs": "whole"}),
+    ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graphs": "whole"}),
+    ("--fp8-format hybrid", {"fp8_recipe": "delayed", "fp8_parameters": False}),
+    ("--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", {"fp8_recipe": "mxfp8", "fp8_parameters": True}),
+    ("--fp8-format hybrid --fp8-dot-product-attention", {"fp8_attention": True}),
+    ("--recompute-activations", {"recompute_modules": ("core_attn",)}),
+    ("--recompute-granularity selective --recompute-modules layernorm moe_act mlp",
+     {"recompute_modules": ("layernorm", "mlp", "moe_act")}),
+    ("--recompute-activations --recompute-modules moe \\\n  --bf16", {"recompute_modules": ("moe",)}),
+    ("--recompute-granularity full --recompute-modules moe", {"recompute_modules": ("core_attn",)}),
+    ("--cross-entropy-loss-fusion", {"fused_loss": True, "logit_memory_bytes": 10.0}),
+    ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native", {"logit_memory_bytes": 10.0}),
+    ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", {"fused_loss": True, "logit_memory_bytes": None}),
+    ("--cross-entropy-fusion-impl native", {"fused_loss": False, "logit_memory_bytes": None}),
+    ("--cpu-offloading --cpu-offloading-num-layers 20 --num-layers 80", {"activation_offload": 0.25}),
+])  # fmt: skip
 def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any]) -> None:
     run = run_of_text(f"{BASE} {flags}", SCRIPT)
     assert {k: run.switches[k] for k in switches} == switches
@@ -126,30 +116,23 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
 NO_LOGIT = {"logit_memory_bytes": None}
 
 
-@each(
-    ("text", "switches"),
-    [
-        ("", {}),
-        ("ddp: {overlap_grad_reduce: true, overlap_param_gather: false}", {"gradients": True, "parameters": False}),
-        ("comm_overlap: {tp_comm_overlap: true, overlap_p2p_comm: false}", {"tensor": True, "sends": False}),
-        ("  cp_comm_type: a2a", {"context": False}),
-        ("  moe_token_dispatcher_type: flex\n  moe_flex_dispatcher_backend: hybridep", {"dispatcher": "hybrid_ep"}),
-        ("  moe_enable_deepep: true", {"dispatcher": "deep_ep"}),
-        ("  moe_token_dispatcher_type: alltoall", {"dispatcher": "all_to_all"}),
-        ("  cuda_graph_impl: transformer_engine", {"cuda_graphs": "part"}),
-        ("  enable_cuda_graph: true\n  cuda_graph_scope: full_iteration", {"cuda_graphs": "whole"}),
-        ("  cuda_graph_impl: none", {"cuda_graphs": "none"}),
-        ("  cross_entropy_loss_fusion: false", {"fused_loss": False}),
-        ("  gradient_accumulation_fusion: false", {"fused_gradient_sums": False}),
-        ("  cross_entropy_fusion_impl: native", {"logit_memory_bytes": 10.0}),
-        ("  cross_entropy_fusion_impl: te", NO_LOGIT),
-        ("  cross_entropy_loss_fusion: true\n  cross_entropy_fusion_impl: te", {"fused_loss": True} | NO_LOGIT),
-        ("  use_transformer_engine_op_fuser: true", {"fused_experts": True}),
-        ("  num_layers: 48\n  cpu_offloading: true\n  cpu_offloading_num_layers: 12", {"activation_offload": 0.25}),
-        ("  fp8: hybrid\n  fp8_recipe: blockwise", {"fp8_recipe": "blockwise"}),
-        ("ddp: {fp8_param_gather: true}", {"fp8_parameters": True}),
-    ],
-)
+@each(("text", "switches"), [
+    ("", {}), ("  cuda_graph_impl: none", {"cuda_graphs": "none"}), ("  cp_comm_type: a2a", {"context": False}),
+    ("ddp: {overlap_grad_reduce: true, overlap_param_gather: false}", {"gradients": True, "parameters": False}),
+    ("comm_overlap: {tp_comm_overlap: true, overlap_p2p_comm: false}", {"tensor": True, "sends": False}),
+    ("  moe_token_dispatcher_type: flex\n  moe_flex_dispatcher_backend: hybridep", {"dispatcher": "hybrid_ep"}),
+    ("  moe_enable_deepep: true", {"dispatcher": "deep_ep"}),
+    ("  cuda_graph_impl: transformer_engine", {"cuda_graphs": "part"}), ("  cross_entropy_fusion_impl: te", NO_LOGIT),
+    ("  moe_token_dispatcher_type: alltoall\n  enable_cuda_graph: true\n  cuda_graph_scope: full_iteration",
+     {"dispatcher": "all_to_all", "cuda_graphs": "whole"}),
+    ("  cross_entropy_loss_fusion: false\n  gradient_accumulation_fusion: false",
+     {"fused_loss": False, "fused_gradient_sums": False}),
+    ("  cross_entropy_fusion_impl: native", {"logit_memory_bytes": 10.0}),
+    ("  cross_entropy_loss_fusion: true\n  cross_entropy_fusion_impl: te", {"fused_loss": True} | NO_LOGIT),
+    ("  num_layers: 48\n  cpu_offloading: true\n  cpu_offloading_num_layers: 12", {"activation_offload": 0.25}),
+    ("  fp8: hybrid\n  fp8_recipe: blockwise\n  use_transformer_engine_op_fuser: true\nddp: {fp8_param_gather: true}",
+     {"fused_experts": True, "fp8_recipe": "blockwise", "fp8_parameters": True}),
+])  # fmt: skip
 def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[str, Any]) -> None:
     run = run_of_text(f"model:\n  tensor_model_parallel_size: 2\n{text}\n", Path("own.yaml"))
     overlaps = {k: v for k, v in switches.items() if isinstance(v, bool) and k in get_args(Overlap)}
@@ -167,34 +150,16 @@ NEMO = "model: {tensor_model_parallel_size: 2"
 OFFLOAD = '"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}'
 
 
-@each(
-    ("name", "text", "told"),
-    [
-        ("a.yaml", f"{NEMO}, cpu_offloading: true, tp_comm_overlap: false}}\n", "model.cpu_off"),
-        (
-            "a.yaml",
-            f"{NEMO}, cpu_offloading: true, cpu_offloading_num_layers: 12}}",
-            "not modelled: model.cpu_offloading",
-        ),
-        ("a.yaml", f"{NEMO}}}\noptimizer: {{optimizer_cpu_offload: true}}\n", "optimizer.opt"),
-        (
-            "a.toml",
-            "[parallelism]\ndata_parallel_shard_degree=8\nenable_async_tensor_parallel=true",
-            "parallelism.enable",
-        ),
-        ("a.json", f'{{"train_batch_size": 8, {OFFLOAD}}}', ".dev"),
-    ],
-)
+@each(("name", "text", "told"), [
+    ("a.yaml", f"{NEMO}, cpu_offloading: true, tp_comm_overlap: false}}\n", "model.cpu_off"),
+    ("a.yaml", f"{NEMO}, cpu_offloading: true, cpu_offloading_num_layers: 12}}", "not modelled: model.cpu_offloading"),
+    ("a.yaml", f"{NEMO}}}\noptimizer: {{optimizer_cpu_offload: true}}\n", "optimizer.opt"),
+    ("a.toml", "[parallelism]\ndata_parallel_shard_degree=8\nenable_async_tensor_parallel=true", "parallelism.enable"),
+    ("a.json", f'{{"train_batch_size": 8, {OFFLOAD}}}', ".dev"),
+])  # fmt: skip
 def test_other_frameworks_tell_too(name: str, text: str, told: str) -> None:
     """Keys of NeMo, torchtitan and DeepSpeed that no figure follows are told by their path."""
     assert told in str(read(text, name).note())
-
-
-def test_another_precision_is_refused() -> None:
-    """A run in FP8 contradicts an instance in BF16: it is named with the change that mends it."""
-    instance = load_instance(CLUSTER, searched=False)
-    with pytest.raises(InputError, match=r"run in fp8, workload\.precision\.compute is bf16; give --set workload"):
-        layout_of_run(run_of_text(f"{BASE} --fp8-format hybrid", SCRIPT), instance, "own.sh")
 
 
 def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
@@ -210,8 +175,8 @@ def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
     assert invoke("evaluate", plan, *flags).stdout == before != ""
 
 
-def test_nodes_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work grows as the nodes do, not as their square: only fields that decide who runs where are compared."""
+def test_nodes_and_links_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of nodes only fields that decide who runs where are compared, and the work grows as the nodes do."""
 
     def states(*nodes: dict[str, Any]) -> NodeStates:
         (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": ["IDLE"], **n} for n in nodes]}))
@@ -219,6 +184,9 @@ def test_nodes_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     alike = states({"name": "a", "gres": "gpu:8", "cpus": 96}, {"name": "b", "gres": "gpu:8", "cpus": 64})
     assert alike.note is None
+    lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
+    told = [topology_note(lines.format(speed)) for speed in (100, 400)]
+    assert told == [None, "not modelled: LinkSpeed (is 100, 400)"]
     assert states({"name": "a", "gres": "gpu:8"}, {"name": "b"}).note == "not modelled: gres (nodes differ)"
     nodes = [{"name": f"n{i}", **{f"field{k}": i for k in range(20)}} for i in range(50)]
     (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": "IDLE", **n} for n in nodes]}))
@@ -228,21 +196,11 @@ def test_nodes_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(written) <= len(nodes) * len(DECIDING)
 
 
-def test_speeds_of_links_that_differ() -> None:
-    lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
-    for speed, told in (("100", None), ("400", "not modelled: LinkSpeed (is 100, 400)")):
-        assert topology_note(lines.format(speed)) == told
-
-
-@each(
-    ("text", "line"),
-    [
-        ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned at lines 1 and 2, in a branch: 4 is taken)"),
-        ("TP=1\nfor i in 1 2 3; do\n  TP=$((TP*2))\ndone\n", "TP (assigned at lines 1 and 3: 2 is taken)"),
-        ("TP=2\nUNUSED=1\nUNUSED=2\n", None),
-        ("TP=2\n", None),
-    ],
-)
+@each(("text", "line"), [
+    ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned at lines 1 and 2, in a branch: 4 is taken)"),
+    ("TP=1\nfor i in 1 2 3; do\n  TP=$((TP*2))\ndone\n", "TP (assigned at lines 1 and 3: 2 is taken)"),
+    ("TP=2\nUNUSED=1\nUNUSED=2\n", None), ("TP=2\n", None),
+])  # fmt: skip
 def test_numbers_that_a_script_may_set_otherwise_are_told(text: str, line: str | None) -> None:
     items = read(f"{text}pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1\n")
     assert items.known == (() if line is None else (line,))

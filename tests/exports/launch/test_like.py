@@ -1,4 +1,4 @@
-"""Plans written into recipes of one's own: what the plan decides is changed where it stands, and nothing else."""
+"""Plans in recipes of one's own: what they decide is changed where it stands; layouts solved for a framework."""
 
 import difflib
 import json
@@ -12,13 +12,17 @@ from cluster_cases import placed_on
 from commands import invoke
 from each_case import each
 from launch_layouts import layout_of, plan_for, question
+from stored_plans import stored
+from tiers import more, slow
 
 import planner
-from planner.cluster import Job, Topology, TopologySwitch
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, run_of
+from planner.exports.launch import FORMS, STACKS, LaunchRun, launch_file, nearest_choices, run_of
+from planner.exports.runnable_layout import runnable_layout
+from planner.imports.huggingface import read_config
 from planner.imports.recipes import differences, layout_of_run, run_of_text, written_like
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, Limits
+from planner.physics.training.parallel_strategy import layout_values, strategy_of
 
 ARRAYS = """\
 #!/bin/bash
@@ -79,30 +83,14 @@ torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES pretrain_gpt.py $AR
     --use-distributed-optimizer \\
     --sequence-parallel
 """
-EXPERTS = """\
-#!/bin/bash
-GPUS_PER_NODE=8
-NNODES=${SLURM_NNODES:-"16"}
-MOE_ARGS=(
-    --num-layers 32
-    --num-experts 8
-    --moe-router-topk 2
-#    --moe-grouped-gemm
+# The same script of a mixture of experts.
+EXPERTS = ARRAYS.replace("NUM_NODES=16 ", 'NUM_NODES=${SLURM_NNODES:-"16"} ').replace(
+    "--num-layers 80", "--num-layers 32"
 )
-TRAINING_ARGS=(
-    --micro-batch-size 1
-    --global-batch-size 256
-    # --bf16
-)
-MODEL_PARALLEL_ARGS=(
-    --tensor-model-parallel-size 1
-    --pipeline-model-parallel-size 4
-    --expert-model-parallel-size 8
-    --use-distributed-optimizer
-)
-torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NNODES pretrain_gpt.py ${MOE_ARGS[@]} ${TRAINING_ARGS[@]} \\
-    ${MODEL_PARALLEL_ARGS[@]}
-"""
+EXPERTS = re.sub(r"(?s)--hidden-size.*--seq-length 8192\n", "--num-experts 8\n#    --moe-grouped-gemm\n", EXPERTS)
+EXPERTS = EXPERTS.replace("--bf16", "# --bf16").replace("batch-size 128", "batch-size 256")
+EXPERTS = EXPERTS.replace("\t--tensor-model-parallel-size 8", "    --tensor-model-parallel-size 1")
+EXPERTS = EXPERTS.replace("--sequence-parallel", "--expert-model-parallel-size 8")
 TABLES = """\
 # for 128 GPUs
 [job]
@@ -235,14 +223,11 @@ def asked(name: str, layout: dict[str, Any] | None = None, **choices: Any) -> tu
     return text, run_of(plan_for(instance, (layout or own) | choices), "plan"), instance
 
 
-@each(
-    ("name", "gpus", "replicas", "microbatches"),
-    [
-        ("arrays.sh", 128, 4, 32), ("variables.sh", 16, 8, 8), ("experts.sh", 128, 32, 8), ("titan.toml", None, 16, 1),
-        ("overrides.yaml", None, 128, 1), ("slurm.sh", 32, 16, 8), ("slurm_layers.sh", 32, 16, 8),
-        ("titan.slurm", 32, 4, 1), ("deepspeed.json", None, 16, 16),
-    ],
-)  # fmt: skip
+@each(("name", "gpus", "replicas", "microbatches"), [
+    ("arrays.sh", 128, 4, 32), ("variables.sh", 16, 8, 8), ("experts.sh", 128, 32, 8), ("titan.toml", None, 16, 1),
+    ("overrides.yaml", None, 128, 1), ("slurm.sh", 32, 16, 8), ("slurm_layers.sh", 32, 16, 8),
+    ("titan.slurm", 32, 4, 1), ("deepspeed.json", None, 16, 16),
+])  # fmt: skip
 def test_its_own_plan_changes_nothing(name: str, gpus: int | None, replicas: int, microbatches: int) -> None:
     """Nodes times GPUs of a node, of variables, torchrun or #SBATCH lines, give replicas and micro-batches."""
     text, model, length, precision, _ = RECIPE[name]
@@ -256,29 +241,26 @@ def test_its_own_plan_changes_nothing(name: str, gpus: int | None, replicas: int
     assert written_like(text, Path(name), run_of(plan, "plan"), instance)[0] == text
 
 
-@each(
-    ("line", "gpus"),
-    [
-        ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
-        ("#SBATCH --nodes 4\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
-        ("#SBATCH --nodes 4\n#SBATCH --gpus-per-task=1\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
-        ("#SBATCH --nodes=4 # all\ntorchrun --nnodes=$SLURM_NNODES --nproc_per_node=8", 32),
-        ("srun -N4 torchrun --nnodes ${SLURM_JOB_NUM_NODES:-${NODES:-2}} --nproc-per-node 8", 16),
-        ("srun --nodes=2 --ntasks-per-node=4 python", 8),
-        ("#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=8\nsrun python", None),
-        ("python scripts/performance/run_script.py -ng 64 -gn 8", 64),
-    ],
-)
+@each(("line", "gpus"), [
+    ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
+    ("#SBATCH --nodes 4\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
+    ("#SBATCH --nodes 4\n#SBATCH --gpus-per-task=1\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
+    ("#SBATCH --nodes=4 # all\ntorchrun --nnodes=$SLURM_NNODES --nproc_per_node=8", 32),
+    ("srun -N4 torchrun --nnodes ${SLURM_JOB_NUM_NODES:-${NODES:-2}} --nproc-per-node 8", 16),
+    ("srun --nodes=2 --ntasks-per-node=4 python", 8),
+    ("#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=8\nsrun python", None),
+    ("python scripts/performance/run_script.py -ng 64 -gn 8", 64),
+])  # fmt: skip
 def test_gpus_of_a_script(line: str, gpus: int | None) -> None:
     assert run_of_text(f"{line} pretrain.py --micro-batch-size 1 # -N 9\n", Path("own.sh")).gpus == gpus
 
 
-def changed_lines(before: str, after: str) -> list[str]:
-    return [x[2:] for x in difflib.ndiff(before.splitlines(), after.splitlines()) if x.startswith("- ")]
-
-
 MAY_CHANGE = """parallel batch recompute optimizer strategy virtual TP CP NODES nodes BATCH mode zero accumulation NUM
     ntasks nnodes CONNECTIONS stages"""
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    return [x[2:] for x in difflib.ndiff(before.splitlines(), after.splitlines()) if x.startswith("- ")]
 
 
 @each("name", RECIPE)
@@ -298,21 +280,18 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
         assert any(word in line for word in MAY_CHANGE.split()), line
 
 
-@each(
-    ("name", "text"),
-    [
-        ("own.json", '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}'),
-        ("own.json", '{\n  "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}\n}\n'),
-        ("own.yaml", "train: {global_batch_size: 8, micro_batch_size: 1}"),
-        ("own.yaml", "# torchrun --nnodes 2 --nproc-per-node 4\nmodel:\n  tensor_model_parallel_size:\n  x: {a: 1}\n"),
-        ("own.toml", "training.local_batch_size = 1\ntraining.seq_len = 8192\n[parallelism]\n"),
-        ("own.toml", "training.local_batch_size = 3\r\ntraining.seq_len = 8192\r\n[parallelism]\r\n"),
-        ("own.toml", "[training]\r\nseq_len = 8192\r\nlocal_batch_size = 1 # one"),
-        ("own.sh", "run_script.py -ng 8 -gn 8 -tp 2 model.pipeline_model_parallel_size=1"),
-        ("own.sh", "srun --nodes=1 --ntasks-per-node=8 train --micro-batch-size=1 --global-batch-size=8"),
-        ("own.sh", "X='--micro-batch-size 1 --global-batch-size=8'\r\nrun $X"),
-    ],
-)
+@each(("name", "text"), [
+    ("own.json", '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}'),
+    ("own.json", '{\n  "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}\n}\n'),
+    ("own.yaml", "train: {global_batch_size: 8, micro_batch_size: 1}"),
+    ("own.yaml", "# torchrun --nnodes 2 --nproc-per-node 4\nmodel:\n  tensor_model_parallel_size:\n  x: {a: 1}\n"),
+    ("own.toml", "training.local_batch_size = 1\ntraining.seq_len = 8192\n[parallelism]\n"),
+    ("own.toml", "training.local_batch_size = 3\r\ntraining.seq_len = 8192\r\n[parallelism]\r\n"),
+    ("own.toml", "[training]\r\nseq_len = 8192\r\nlocal_batch_size = 1 # one"),
+    ("own.sh", "run_script.py -ng 8 -gn 8 -tp 2 model.pipeline_model_parallel_size=1"),
+    ("own.sh", "srun --nodes=1 --ntasks-per-node=8 train --micro-batch-size=1 --global-batch-size=8"),
+    ("own.sh", "X='--micro-batch-size 1 --global-batch-size=8'\r\nrun $X"),
+])  # fmt: skip
 def test_short_files(name: str, text: str, tmp_path: Path) -> None:
     layout = layout_of(4, 2, 4, sequence_parallel=True, zero_stage=0, microbatches_per_step=4) | FULL
     instance = question("llama3-70b", precision="bf16")
@@ -352,37 +331,32 @@ def test_what_changes_where(tmp_path: Path) -> None:
     assert any("states no nodes or no GPUs; start it on 32 nodes of 8 GPUs" in line for line in told)
 
 
-@each(
-    ("name", "old", "new", "complaint"),
-    [
-        ("arrays.sh", "--num-layers 80", "--num-layers 96", "layers is 96, workload.model.layers 80"),
-        ("arrays.sh", "--hidden-size 8192", "--hidden-size 4096", "hidden is 4,096, workload.model.hidden 8,192"),
-        ("arrays.sh", "--seq-length 8192", "--seq-length 4096", "sequence length is 4,096"),
-        ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16"),
-        ("arrays.sh", "--tensor-model-parallel-size 8", "--tensor-model-parallel-size $((4 * 2))",
-         "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself"),
-        ("arrays.sh", "PARALLEL_ARGS=(", "if true; then\nPARALLEL_ARGS=(",
-         "line 27: --tensor-model-parallel-size: is in a branch (if, case, &&), which is not followed; write 4"),
-        ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=1\nTP_SIZE=2\n",
-         "line 22: --tensor-model-parallel-size: its variable TP_SIZE is assigned at lines 4 and 6, and which value"),
-        ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=$TP_SIZE\n",
-         "line 22: --context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares"),
-        ("variables.sh", "TP_SIZE=2\n", "",
-         "line 20: --tensor-model-parallel-size: must be a whole number from 1 (is '${TP_SIZE}': TP_SIZE is "
-         "assigned nowhere in it); write the figure there"),
-        ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=$(cat tp.txt | head -1)\n",
-         "line 4: --tensor-model-parallel-size: must be a whole number from 1 (is '$(cat tp.txt | head -1)': the "
-         "shell computes it, and no command is run here); write the figure there"),
-        ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=2\nfor TP_SIZE in 1 2; do\n",
-         "is '${TP_SIZE}': TP_SIZE is set by line 5: for TP_SIZE in 1 2; do); write the figure there"),
-        ("variables.sh", "TP_SIZE=2\n", '[[ -z "$BIG" ]] && TP_SIZE=2\n',
-         "line 21: --tensor-model-parallel-size: its variable TP_SIZE is assigned at line 4, in a branch, and which "
-         "value holds is not known; write 1 there yourself"),
-        ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
-        ("deepspeed.json", '"stages": 4', '"stages"\n: 4', "own.json: has a key and its colon in two lines"),
-        ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: is in"),
-    ],
-)  # fmt: skip
+@each(("name", "old", "new", "complaint"), [
+    ("arrays.sh", "--hidden-size 8192", "--hidden-size 4096", "hidden is 4,096, workload.model.hidden 8,192"),
+    ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16; give --set workload"),
+    ("arrays.sh", "--tensor-model-parallel-size 8", "--tensor-model-parallel-size $((4 * 2))",
+     "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself"),
+    ("arrays.sh", "PARALLEL_ARGS=(", "if true; then\nPARALLEL_ARGS=(",
+     "line 27: --tensor-model-parallel-size: is in a branch (if, case, &&), which is not followed; write 4"),
+    ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=1\nTP_SIZE=2\n",
+     "line 22: --tensor-model-parallel-size: its variable TP_SIZE is assigned at lines 4 and 6, and which value"),
+    ("variables.sh", "CP_SIZE=1\n", "CP_SIZE=$TP_SIZE\n",
+     "line 22: --context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares"),
+    ("variables.sh", "TP_SIZE=2\n", "",
+     "line 20: --tensor-model-parallel-size: must be a whole number from 1 (is '${TP_SIZE}': TP_SIZE is "
+     "assigned nowhere in it); write the figure there"),
+    ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=$(cat tp.txt | head -1)\n",
+     "line 4: --tensor-model-parallel-size: must be a whole number from 1 (is '$(cat tp.txt | head -1)': the "
+     "shell computes it, and no command is run here); write the figure there"),
+    ("variables.sh", "TP_SIZE=2\n", "TP_SIZE=2\nfor TP_SIZE in 1 2; do\n",
+     "is '${TP_SIZE}': TP_SIZE is set by line 5: for TP_SIZE in 1 2; do); write the figure there"),
+    ("variables.sh", "TP_SIZE=2\n", '[[ -z "$BIG" ]] && TP_SIZE=2\n',
+     "line 21: --tensor-model-parallel-size: its variable TP_SIZE is assigned at line 4, in a branch, and which "
+     "value holds is not known; write 1 there yourself"),
+    ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
+    ("deepspeed.json", '"stages": 4', '"stages"\n: 4', "own.json: has a key and its colon in two lines"),
+    ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: is in"),
+])  # fmt: skip
 def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
     """Another model, and what cannot be changed where it stands, are named with file, line, key and remedy."""
     text, run, instance = asked(name)
@@ -490,15 +464,61 @@ def test_by_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "own.sh: line 9: model.tensor_model_parallel_size: 2 becomes 4" in done.stderr
     assert 'TP="${TP:-4}"\n' in out.read_text() and own.read_text() == text
-    leaves = [TopologySwitch(name=f"l{i}", parent="root", nodes=tuple(f"n{i}{j}" for j in range(4))) for i in range(4)]
-    topology = Topology(switches=(TopologySwitch(name="root"), *leaves))
-    placement = planner.place(topology, Job(name="train", mesh={"data": 8}))
+    placement = placed_on("train", tuple(f"n{i}" for i in range(8)))
     (tmp_path / "placed.json").write_text(placement.model_dump_json())
     done = invoke(*command, "--placement", tmp_path / "placed.json")
     assert done.exit_code == 0 and "#SBATCH --nodelist=n" in done.stdout
-    for wrong, complaint in (
-        (["--for", "torchtitan"], "own.sh is of nemo"),
-        (["--exact", "--placement", str(own)], "own.sh"),
-    ):
+    for wrong, complaint in ((["--for", "torchtitan"], "own.sh is of nemo"), (["--placement", str(own)], "own.sh")):
         done = invoke(*command, *wrong)
         assert done.exit_code != 0 and complaint in str(done.exception) + done.output
+
+
+ROOT = Path(__file__).parents[3]
+RACKS = {  # of 8 H100 each; mixtures that DeepSpeed's configuration has no words for are left to the others
+    "llama-2-7b": (2, "megatron nemo torchtitan deepspeed"),
+    "llama-3.1-8b": (2, "megatron nemo torchtitan deepspeed"),
+    "llama-3.1-70b": (8, "megatron nemo torchtitan deepspeed"),
+    "mixtral-8x7b": (2, "megatron nemo torchtitan"),
+    "qwen3-30b-a3b": (2, "nemo torchtitan"),
+    "gpt-oss-20b": (2, "megatron nemo torchtitan"),
+}
+CASES = [(model, framework) for model, (_, names) in RACKS.items() for framework in names.split()]
+QUICK = [("llama-2-7b", "torchtitan"), ("llama-2-7b", "deepspeed")]
+SLOW = [("mixtral-8x7b", "megatron"), ("llama-3.1-70b", "nemo")]
+
+
+def solved_question(config: str, framework: str) -> Instance:
+    """Return a question of some H100 nodes for a public configuration under a framework's rules."""
+    file, racks = ROOT / "tests" / "imports" / "hf_configs" / f"{config}.json", RACKS[config][0]
+    model = read_config(json.loads(file.read_text())["config"], str(file), config).model_dump(exclude_none=True)
+    workload = {"software": STACKS[framework], "sequence_length": 4096, "tokens": 1e12}
+    instance = question(model, racks=racks, **workload).replaced(reliability=None)
+    return instance.replaced(limits=Limits(max_batch_tokens=4096 * 8 * racks))
+
+
+def test_replicas_at_several_sites_are_read_back_with_the_plan(tmp_path: Path) -> None:
+    """Flags have no sites; of a plan with as many replicas they are the plan's, and so is the exchange at a site."""
+    plan = stored("two-sites-405b")
+    (own := tmp_path / "own.sh").write_text(launch_file(run_of(plan, "plan"), "megatron"))
+    (file := tmp_path / "plan.json").write_text(plan.model_dump_json())
+    found = invoke("evaluate", file, "--from-flags", own, "--json")
+    parts, asked_for = json.loads(found.stdout)["breakdown_seconds"], plan.layout
+    assert asked_for is not None and len(asked_for.data_parallel_by_site) == 2
+    assert parts["data_parallel"] == pytest.approx(asked_for.metrics.breakdown_seconds["data_parallel"])
+
+
+@pytest.mark.parametrize(
+    ("config", "framework"), [*QUICK, *slow(*SLOW), *more(*(case for case in CASES if case not in QUICK + SLOW))]
+)
+def test_the_export_is_the_plan(config: str, framework: str) -> None:
+    """The export of a plan that was solved for a framework neither refuses nor changes the layout."""
+    plan = planner.solve(solved_question(config, framework))
+    assert plan.status == "optimal" and plan.verified
+    run = run_of(plan, config)
+    assert nearest_choices(run, framework) == {} and runnable_layout(plan, run, framework) is None
+    back = run_of_text(launch_file(run, framework), Path(f"own.{FORMS[framework]}"))
+    read = layout_of_run(back, plan.instance, "own")
+    again = planner.evaluate(plan.instance, {path.removeprefix("layout."): value for path, value in read.items()})
+    own, other = (layout_values(strategy_of(x)) for x in (plan.layout, again.layout))
+    untold = {"replicas_per_rack", "stages_per_rack"} | ({"sequence_parallel"} if framework == "deepspeed" else set())
+    assert {k: v for k, v in other.items() if k not in untold} == {k: v for k, v in own.items() if k not in untold}

@@ -14,25 +14,10 @@ from planner.physics.training.memory import weights_of
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import free_conditions
-from planner.physics.training.transformer import front_by_stage, layer_parameters
+from planner.physics.training.transformer import front_by_stage
 
-GIB = 2**30
 S = 2048
-
-
-def gpt(layers: int, hidden: int, heads: int) -> Model:
-    return Model(name="gpt", layers=layers, hidden=hidden, heads=heads, vocabulary=51200)
-
-
-GPT22 = gpt(48, 6144, 64)
-# Figure 1 of Korthikanti 2022 (arXiv 2205.05198), first stage at t = 8, as transcribed in calculon, in GiB:
-# model, micro-batch, p, v, m, state, activations without recompute, and under selective recompute with SP.
-FIGURE_1 = [
-    pytest.param(GPT22, 4, 1, 1, 1, 45.5625, 59.25, 9.5625, id="22B"),
-    pytest.param(gpt(96, 12288, 96), 1, 8, 3, 64, 45.5625, 66.84375, 12.3515625, id="175B"),
-    pytest.param(gpt(105, 20480, 128), 1, 35, 3, 280, 31.640625, 114.0234375, 23.076171875, id="530B"),
-    pytest.param(gpt(128, 25600, 160), 1, 64, 1, 512, 32.958984375, 131.25, 26.5625, id="1T"),
-]
+GPT22 = Model(name="gpt", layers=48, hidden=6144, heads=64, vocabulary=51200)
 
 
 def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, **more: int) -> float:
@@ -55,16 +40,6 @@ def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, f
     # Activations of a CP rank are those of its own tokens; of the scores only the keys are of the whole sequence.
     for b, c in ((1, 1), (4, 1), (3, 16)):
         assert per_layer(GPT22, t, recompute, sp, b=b, c=c) == pytest.approx(b * SBH * factor / c)
-
-
-@each(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
-def test_figure_1_of_korthikanti(model, b, p, v, m, state, none, selective) -> None:
-    layers = model.layers // p
-    flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
-    assert flying * per_layer(model, 8, "none", False, b=b) / GIB == pytest.approx(none, rel=1e-9)
-    assert flying * per_layer(model, 8, "selective", True, b=b) / GIB == pytest.approx(selective, rel=1e-9)
-    size = memory.state_bytes(layers * layer_parameters(model) / 8, precision_of(), zero_stage=0, shards=1)
-    assert size / GIB == pytest.approx(state, rel=1e-9)
 
 
 @each(("tied", "stage", "p", "copies"), [
@@ -121,23 +96,6 @@ def strategy(layers: tuple[int, ...], v: int = 1, m: int = 8, e: int = 1, d: int
     """Return a pipeline of stages with so many layers, its optimizer sharded over the replicas."""
     own = {"data_parallel_by_site": (d,), "virtual_stages": v, "micro_batches": m, "expert_parallel": e}
     return layout(layers, stages_per_rack=len(layers), **own)
-
-
-def test_a_dense_pipeline_tensor_by_tensor() -> None:
-    """Two stages of three layers, one replica: 18 bytes a weight, and every tensor that a layer keeps."""
-    # Kept for a token: both norms' inputs and outputs (4·h), Q, K, V and the attention's output (4·h), and of the
-    # gated FFN its two inner tensors and their product (3·f). The backward pass begins with the gradients of the
-    # layer's output and of both inner tensors. The first stage has two micro-batches in flight. Stand-ins: one of
-    # each weight of a layer. The head's peak: logits, four hidden states of the last norm, its own stand-in; it comes
-    # with the layer's stand-ins and in place of a layer's gradients.
-    parts = memory.memory_by_stage(machine(), strategy((3, 3)))
-    layer, kept = 4 * H * H + 3 * H * F, 2 * SEQUENCE * (8 * H + 3 * F)
-    assert parts["state"].tolist() == [18 * (3 * layer + V * H)] * 2
-    assert parts["activations"].tolist() == [2 * 3 * kept, 3 * kept]
-    gradients = 2 * SEQUENCE * (H + 2 * F)
-    assert parts["working"].tolist() == [2 * layer + gradients] * 2
-    head = 2 * SEQUENCE * V + 4 * 2 * SEQUENCE * H + 2 * V * H
-    assert parts["logits"].tolist() == [0, head - gradients]
 
 
 def test_dense_layers_stand_at_the_front() -> None:
@@ -249,20 +207,6 @@ def test_casts_of_weights_stay(gpu, software, roles, layer, end) -> None:
     assert state(1, 0, 1) == pytest.approx(w.end * (end + 2 + 12 / 3))
     assert state(0, 5, 0) == pytest.approx(5 * w.shared * (layer + 2 + 12))
     assert state(3, 5, 0) == pytest.approx(5 * w.shared * (working + 14) / 3)
-
-
-LOGGED_GIB = {8: 58.817, 32: 52.484, 38: 52.151, 40: 52.062, 128: 50.901}
-"""Memory of the logged rank by shards (DP x CP) of Llama 3.1 405B at TP 8 and PP 8: MLPerf Training 5.0, NVIDIA's
-submissions on Eos with 64 to 1,024 nodes (mlcommons/training_results_v5.0)."""
-
-
-def test_bytes_that_shards_divide_are_those_of_the_logs() -> None:
-    """From 8 to more shards a GPU gives up 12 bytes of each of its weights over the shards, to 5 %."""
-    weights = 126 * (2 * 16384**2 * (1 + 8 / 128) + 3 * 16384 * 53248) / 64  # layers of the 405B on one GPU
-    p = PRECISION.replaced(parameter_bytes=6, optimizer_bytes=8, gradient_bytes=2)
-    one = {n: float(memory.state_bytes(weights, p, zero_stage=1, shards=n)) / 2**30 for n in LOGGED_GIB}
-    for shards in (32, 38, 40, 128):
-        assert LOGGED_GIB[8] - LOGGED_GIB[shards] == pytest.approx(one[8] - one[shards], rel=0.05)
 
 
 @each("replicas", [1, 2, 5])

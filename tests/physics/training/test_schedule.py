@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from pipeline_orders import Pass, ends_of, interleaved, zero_bubble
 
 from planner.physics.training import schedule
-from planner.physics.training.schedule import (
-    PipelineCounts,
-    bubble_seconds,
-    chunk_sizes,
-    excess_seconds,
-    min_excess_seconds,
-)
+from planner.physics.training.schedule import PipelineCounts, bubble_seconds, chunk_sizes, excess_seconds
 
 SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 2 * p + 4)]
 TIMES = [(1, 1, 1), (2, 3, 1), (3, 1, 2), (1, 5, 3), (4, 3, 9), (2, 7, 2)]
@@ -170,11 +164,6 @@ def test_formulas_broadcast() -> None:
 SECONDS = (0.1, 0.7, 0.3)  # of a layer forward, backward and recomputed: sums of them round
 
 
-@each(("layers", "chunks", "sizes"), [(6, 3, (2, 2, 2)), (7, 3, (3, 2, 2)), (8, 3, (3, 3, 2)), (2, 3, (1, 1, 0))])
-def test_the_larger_chunks_come_first(layers: int, chunks: int, sizes: tuple[int, ...]) -> None:
-    assert chunk_sizes(layers, chunks) == sizes
-
-
 ALIKE = [(3, 1, 7, 2), (4, 2, 6, 4), (2, 3, 9, 0), (4, 2, 6, 0)]
 
 
@@ -194,5 +183,5 @@ def test_what_unlike_chunks_wait_at_least(p: int, v: int, m: int, layers: int, r
     # recomputed in half a second beside two chunks of one: 7·0.5 - 1.5. A short round of four counts as half of four
     # micro-batches of three seconds: 2·5 - 6.
     counts = PipelineCounts(p, v, m)
-    assert float(min_excess_seconds(counts, layers, recomputed, 1.0, 0.5)) == pytest.approx(least)
+    assert float(schedule.min_excess_seconds(counts, layers, recomputed, 1.0, 0.5)) == pytest.approx(least)
     assert least <= excess_seconds(counts, layers, recomputed, (0.5, 0.5, 0.5)) + 1e-9

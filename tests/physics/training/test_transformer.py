@@ -26,25 +26,6 @@ def known(name: str) -> Model:
     return Model.model_validate(catalogue("models")[name])
 
 
-LLAMA = known("llama-3.1-70b")
-
-
-def test_layer_flop() -> None:
-    """24·b·s·h² + 4·b·s²·h at s = 2048: 7,421,703,487,488 and 206,158,430,208, half of it with a causal mask."""
-    # The head's size sets that of attention, and not the hidden width.
-    assert tf.layers_forward_flop(GPT3, 2048, 3) == 96 * 3 * (7_421_703_487_488 + 206_158_430_208 // 2)
-    layers = 96 * (7_421_703_487_488 + 103_079_215_104) // 2048
-    assert tf.model_flop_per_token(GPT3, 2048) == 3 * (layers + 2 * 629_145_600)  # and the logits
-    assert tf.attention_score_flop(GPT3.replaced(head_size=64), 2048, 1) == 2 * 2048**2 * 96 * 64
-
-
-def test_model_flop_per_token_is_narayanans() -> None:
-    """A step without recompute takes 72·B·s·L·h²·(1 + s/12h + V/12Lh); s/6h in Narayanan 2021, where all scores run."""
-    s, h, layers, v = 2048, 12288, 96, 51200
-    wanted = 72 * layers * h**2 * (1 + s / (12 * h) + v / (12 * layers * h))
-    assert tf.model_flop_per_token(GPT3, s) == pytest.approx(wanted)
-
-
 def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
     """Hoffmann 2022 counts 3·a·s² a layer for the softmax, the masked half, and the embedding like the logits."""
     extra = 96 * chinchilla_layer_forward_flop(GPT3, 2048) - tf.layers_forward_flop(GPT3, 2048, 1)
@@ -55,19 +36,19 @@ def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 4096), st.integers(1, 8))
 def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b: int) -> None:
+    """A layer has 12·h² weights, and takes 24·b·s·h² FLOP and half of 4·b·s²·h with a causal mask, thrice in training.
+
+    The head's size sets that of attention, and not the hidden width.
+    """
     h = heads * head
     m = Model(name="any", layers=1, hidden=h, heads=heads, vocabulary=7)
     assert tf.layer_parameters(m) == 12 * h**2
     assert tf.layers_forward_flop(m, s, b) == 24 * b * s * h**2 + 2 * b * s**2 * h
+    assert tf.model_flop_per_token(m, s) == pytest.approx(3 * (24 * h**2 + 2 * s * h + 2 * h * 7))
+    assert tf.attention_score_flop(m.replaced(head_size=64), s, b) == 2 * b * s**2 * heads * 64
 
 
-def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
-    assert tf.layer_parameters(LLAMA) == tf.layer_parameters(LLAMA, active=True) == 855_638_016
-    assert tf.active_parameters(GPT3) == tf.active_parameters(GPT3, embedding=True) == tf.total_parameters(GPT3)
-    assert tf.active_parameters(LLAMA, embedding=True) == tf.total_parameters(LLAMA)
-
-
-def test_experts_by_hand() -> None:
+def test_experts_and_latent_attention_by_hand() -> None:
     """Hidden 6, 4 experts of 3 and shared ones of 5: 2·6·3 each, 2·6·5, a router of 6·4, beside attention of 4·6²."""
     assert tf.attention_parameters(MIXED) == 144
     assert tf.ffn_parameters(MIXED, MIXED.experts.ffn) == 36
@@ -78,45 +59,27 @@ def test_experts_by_hand() -> None:
     assert tf.active_parameters(MIXED) == 2 * 264 + 3 * 300 + 66
     # Products take two FLOP a weight that the token meets; scores 2·s²·a·head a causal layer: 2·7²·2·3 here.
     assert tf.layers_forward_flop(MIXED, 7, 1) == 3 * (2 * 7 * 300 + 588) + 2 * (2 * 7 * 264 + 588)
-    assert tf.model_flop_per_token(MIXED, 7) == 3 * (3 * 4788 + 2 * 4284 + 2 * 7 * 66) / 7
-
-
-def test_latent_attention_by_hand() -> None:
-    """Down 10·(5 + 4 + 2), queries up 5·3·(3 + 2), keys and values up 4·3·(3 + 6), out 3·6·10."""
+    # Latent attention: down 10·(5 + 4 + 2), queries up 5·3·(3 + 2), keys and values up 4·3·(3 + 6), out 3·6·10.
     assert tf.attention_parameters(LATENT) == 110 + 75 + 108 + 180
     assert tf.attention_score_flop(LATENT, 8, 2) == 2 * 8**2 * 3 * ((3 + 2) + 6)
-
-
-def test_window_by_hand() -> None:
-    """Ten positions in a window of 3 see 1 + 2 + 3 + 7·3 = 27 pairs, each 4·a·head FLOP; the full layer has 10²/2."""
-    assert tf.attention_score_flop(WINDOWED, 10, 1) == 50 * 4 * 2 * 4
-    both = tf.attention_score_flop(WINDOWED, np.array([2.0, 10.0]), 1, window=WINDOWED.window)
-    assert both.tolist() == [2 * 32, 27 * 32]
-    assert tf.layers_forward_flop(WINDOWED, 10, 1) == 3 * 2 * 10 * 768 + (2 * 27 + 50) * 32
+    assert tf.model_flop_per_token(MIXED, 7) == 3 * (3 * 4788 + 2 * 4284 + 2 * 7 * 66) / 7
 
 
 @given(st.integers(1, 300), st.integers(1, 400))
 def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
+    """Each pair takes 4·a·head FLOP; of three layers, 12·8² weights each, the last has no window."""
     flop = tf.attention_score_flop(WINDOWED, s, 1, window=w)
     assert flop == 32 * min(sum(min(i + 1, w) for i in range(s)), s * s / 2)
-    assert w < s or flop == tf.attention_score_flop(WINDOWED, s, 1)
+    assert w < s or flop == tf.attention_score_flop(WINDOWED, s, 1) == 32 * s * s / 2
+    assert tf.attention_score_flop(WINDOWED, np.array([s, 10.0]), 1, window=w)[0] == flop
+    windowed, whole = WINDOWED.replaced(window=w), tf.attention_score_flop(WINDOWED, s, 1)
+    assert tf.layers_forward_flop(windowed, s, 1) == 3 * 2 * s * 768 + 2 * flop + whole
 
 
 LLAMAS = [
     ("llama-2-7b", 6_738_415_616), ("llama-2-13b", 13_015_864_320), ("llama-2-70b", 68_976_648_192),
     ("llama-3.1-8b", 8_030_261_248), ("llama-3.1-70b", 70_553_706_496), ("llama-3.1-405b", 405_853_388_800),
 ]  # fmt: skip
-PUBLISHED = [
-    ("turing-530b", 530e9),  # Smith et al. 2022, title
-    ("megatron-1t", 1008.0e9),  # Narayanan et al. 2021, table 1
-    ("nemotron-4-340b", 341.0e9),  # arXiv 2406.11704, section 2.1: 9.4 B in the embeddings, 331.6 B beside them
-    ("mixtral-8x7b", 46.7e9),  # Mistral's announcement; the paper says 47 B
-    ("qwen3-30b-a3b", 30.5e9),  # model card
-    ("qwen3-235b-a22b", 235e9),  # model card
-    ("gpt-oss-120b", 116.83e9),  # arXiv 2508.10925, table 1
-    ("deepseek-v3", 671e9),  # arXiv 2412.19437, abstract
-    ("kimi-k2", 1.026e12),  # its configuration, counted out; the paper says 1.04 T
-]
 ACTIVE = [  # with the head and not the embedding, or with both
     ("gpt-oss-120b", 5.13e9, False),  # arXiv 2508.10925, table 1
     ("deepseek-v3", 36.6e9, False),  # README_WEIGHTS.md of the checkpoint: 0.9 B for the head (37 B in the abstract)
@@ -133,8 +96,6 @@ def test_weights_are_the_publishers_within_a_hundredth() -> None:
     for name, total in LLAMAS:
         model = known(name)
         assert tf.total_parameters(model) == total - (2 * model.layers + 1) * model.hidden
-    for name, total in PUBLISHED:
-        assert tf.total_parameters(known(name)) == pytest.approx(total, rel=0.01), name
     for name, active, embedding in ACTIVE:
         assert tf.active_parameters(known(name), embedding=embedding) == pytest.approx(active, rel=0.01), name
 
@@ -154,14 +115,10 @@ ANY = {"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11}
 def test_impossible_models_are_refused(change, complaint) -> None:
     with pytest.raises(ValidationError, match=complaint):
         Model.model_validate(ANY | change)
-
-
-@each("change", [
-    {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}}, {"window": 3, "window_layers": 5},
-    {"window": None, "window_layers": 0}, {"latent_attention": LATENT.latent_attention, "heads": 4},
-])  # fmt: skip
-def test_models_at_the_edge_are_taken(change) -> None:
-    assert tf.total_parameters(Model.model_validate(ANY | change)) > 0
+    edges = [{"window": 3, "window_layers": 5}, {"window": None, "window_layers": 0}]
+    edges += [{"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}}]
+    edges += [{"latent_attention": LATENT.latent_attention, "heads": 4}]
+    assert all(tf.total_parameters(Model.model_validate(ANY | taken)) > 0 for taken in edges)
 
 
 @given(st.floats(-2, 2), st.floats(-5, 5), st.lists(st.integers(-10, 30), min_size=2, max_size=12, unique=True))
@@ -186,8 +143,13 @@ def test_refuses_points_that_have_no_line(flop: list[float], parameters: list[fl
 
 @each(("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)])
 def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
-    """Each approach gives 175B at its own compute of table A3, to what a line through nine rounded points allows."""
+    """Each approach gives 175B at its own compute of table A3, to what a line through nine rounded points allows.
+
+    Each row has C = 6·N·D within the rounding of the printed table.
+    """
     law = PointsLaw.model_validate(catalogue("scaling_laws")[name])
+    assert len(law.flop) == 9 and law.source.strip()
+    assert law.flop == pytest.approx([6 * n * d for n, d in zip(law.parameters, law.tokens, strict=True)], rel=0.05)
     assert tf.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
 
 
