@@ -28,8 +28,8 @@ LOADED_FIRST = (
     "highspy", "jinja2", "matplotlib.pyplot", "networkx", "ortools.sat.python.cp_model", "pandas", "pyarrow.parquet",
     "pyomo.environ", "pyomo.contrib.solver.solvers.highs", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats",
 )  # fmt: skip
-# Files of long tests, each a page or a process: they begin first, so that no worker is alone with one at the end.
-LONG = "tests/tours/", "tests/repository/test_documentation.py"
+# The file of long tests, each a page or a process: it begins first, so that no worker is alone with one at the end.
+LONG = "tests/repository/test_documentation.py"
 STARTED = pytest.StashKey[float]()
 
 

@@ -7,12 +7,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from commands import ROOT
 from each_case import each
 from worked_plan import small
 
 from planner.cli.plan_commands import kept_types, schema
 
-ROOT = Path(__file__).parents[2]
 HEAVY = "ortools", "highspy", "pyomo", "pyomo.environ", "scipy", "pandas", "networkx", "matplotlib", "numpy", "pydantic"
 HEAVY += ("multiprocessing",)  # of Python itself, a tenth of the start of a command
 LIGHT = {"numpy", "pydantic"}
@@ -97,22 +97,23 @@ def test_schemas_are_current(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.slow
+def test_the_simulation_of_failures_agrees_with_the_closed_forms() -> None:
+    """One random job of each size under every way to go on is within a percent, and AIReSim's cases are met."""
+    script = [sys.executable, "scripts/verify/failures.py", "--jobs", "1"]
+    found = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.splitlines()[-1]) == (0, "0 more than 1 % apart")
+
+
+@pytest.mark.slow
 def test_wheel_is_whole(tmp_path: Path) -> None:
     """The wheel has one top-level package with every file of planner/, also when built from the source archive."""
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],
-        check=True,
-        capture_output=True,
-    )
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
     names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
-    top = {n.split("/")[0] for n in names if ".dist-info" not in n}
-    files = {
-        p.relative_to(ROOT).as_posix()
-        for p in (ROOT / "planner").rglob("*")
-        if p.suffix in (".py", ".json", ".typed", ".css", ".jinja") and "__pycache__" not in p.parts
-    }
-    assert top == {"planner"}
-    assert files <= set(names)
+    assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {"planner"}
+    whole = [p for p in (ROOT / "planner").rglob("*") if "__pycache__" not in p.parts]
+    shipped = [p for p in whole if p.suffix in (".py", ".json", ".typed", ".css", ".jinja")]
+    assert {p.relative_to(ROOT).as_posix() for p in shipped} <= set(names)
     shipped = {f"planner/shipped/{p.name}" for p in (ROOT / "instances").glob("*.json")}
     assert len(shipped) >= 10 and shipped <= set(names)
 
