@@ -66,6 +66,7 @@ def test_catalogue_of_all_and_of_one() -> None:
     assert listed == {path.stem for path in shipped_folder().glob("*.json")}
     for words, complaint in (("model",), "did you mean 'models'?"), (("racks", "DGX"), "catalogue racks: 'DGX'"):
         assert complaint in refusal(invoke("catalogue", *words))
+    assert "must be one of instance, job, placement, plan" in refusal(invoke("schema", "moon"))
 
 
 @each("accelerator", sorted(x for x in catalogue("accelerators") if racks_with(x)))
@@ -85,14 +86,52 @@ def test_first_instances_load(accelerator: str) -> None:
 
 @pytest.mark.slow
 def test_a_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Init, solve and check: three commands to a plan of one's own."""
+    """Init, solve, check and show: commands to a plan of one's own, the same twice but for its seconds.
+
+    A good plan is checked in silence, a changed one ends with 1 and its rule; --json prints the plan and nothing else.
+    """
     monkeypatch.chdir(tmp_path)
     assert invoke("init", "-o", "own.yaml").exit_code == 0
-    assert invoke("solve", "own.yaml", "-q", "-o", "own.json").exit_code == 0
-    assert invoke("check", "own.json").output == ""
-    instance = load_instance("own.json")  # a plan where an instance is due is its instance
-    assert instance.model_dump(mode="json") == json.loads((tmp_path / "own.json").read_text())["instance"]
+    solved = invoke("solve", "own.yaml", "-q", "-o", "own.json")
+    assert (solved.exit_code, solved.stderr) == (0, "") and "LAYOUT" in solved.stdout
+    assert (invoke("check", "own.json").output, invoke("show", "own.json").output) == ("", solved.stdout)
+    written = Path("own.json").read_text().splitlines()
+    again = invoke("solve", "own.yaml", "--json").stdout.splitlines()
+    assert [x for x in written if '"seconds"' not in x] == [x for x in again if '"seconds"' not in x]
+    plan, instance = json.loads("".join(written)), load_instance("own.json")  # a plan may stand for its instance
+    assert instance.model_dump(mode="json") == plan["instance"]
     assert "own.yaml: is there already; name another file, or give --force" in refusal(invoke("init", "-o", "own.yaml"))
+    plan["layout"]["metrics"]["step_seconds"] *= 0.99
+    Path("changed.json").write_text(json.dumps(plan))
+    checked = invoke("check", "changed.json")
+    assert checked.exit_code == 1 and "step_seconds" in checked.stdout
+
+
+PINNED = [f"--pin=layout.{key}" for key in ("tensor_parallel=1", "pipeline_parallel=1", "zero_stage=0")]
+DEADLINE = ["Rule in conflict (layout): limits.deadline_days.", "Proven over the declared space"]
+
+
+@pytest.mark.slow
+@each(("words", "told"), [
+    (PINNED, ["pins.layout.tensor_parallel", "pins.layout.pipeline_parallel", "pins.layout.zero_stage"]),
+    (["--set=limits.deadline_days=0.01"], DEADLINE),
+])  # fmt: skip
+def test_what_no_plan_meets_is_named(words: list[str], told: list[str], tmp_path: Path) -> None:
+    """Pins or a deadline that allow no plan end in exit code 3 and their names; the plan that is written says so."""
+    done = invoke("solve", "one-rack", *words, "-o", tmp_path / "plan.json")
+    assert (done.exit_code, done.stderr) == (3, "") and all(text in done.stdout for text in told)
+    assert '"infeasible"' in (tmp_path / "plan.json").read_text()
+    assert invoke("check", tmp_path / "plan.json").exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_limit_of_time_still_gives_a_plan(tmp_path: Path) -> None:
+    """A limit shorter than the search for a first plan gives that plan with its gap, and says how long it took."""
+    done = invoke("solve", "cluster-1k", "--time-limit", "0.001", "-o", tmp_path / "plan.json")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert (done.exit_code, plan["status"], plan["stopped"]) == (4, "feasible", "limit")
+    assert 0 < plan["objective"]["gap"] < 1 and " s instead of 0.001" in done.stdout
+    assert invoke("check", tmp_path / "plan.json").exit_code == 0
 
 
 def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

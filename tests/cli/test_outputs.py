@@ -16,7 +16,7 @@ from page_cases import infeasible, rich
 from worked_plan import LAYOUT, instance_with, small
 
 from planner.errors import InputError
-from planner.files import read_text, require_writable, write_atomically, write_streamed
+from planner.files import require_writable, write_atomically, write_streamed
 from planner.planning.solve import Session
 
 TOO_LONG = f"{'x' * 300}.json"
@@ -44,12 +44,6 @@ def test_a_failed_write_without_a_fallback_is_a_message(tmp_path: Path, monkeypa
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     with pytest.raises(InputError, match=r"cannot be written .*; choose another place"):
         write_atomically(Path("/dev/full"), "the plan")
-
-
-def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match=r"a\.csv: cannot be read as UTF-8 text .*; give a table"):
-        read_text(tmp_path / "a.csv", "give a table")
 
 
 def test_a_write_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,13 +111,24 @@ def test_a_disk_that_is_full_half_way_loses_nothing(tmp_path: Path, monkeypatch:
     assert list((tmp_path / "full").iterdir()) == []
 
 
+SCHEMA = [sys.executable, "-m", "planner", "schema", "plan"]
+
+
 def test_a_full_disk_behind_stdout_is_a_message() -> None:
     """What cannot be printed ends with status 2 and a sentence, not with a traceback."""
-    command = [sys.executable, "-m", "planner", "schema", "plan"]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(SCHEMA, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "stdout: cannot be written (No space left on device); write elsewhere, such as with -o\n"
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_early() -> None:
+    """Where stdout is closed before all of it is read, as head does, a command ends well and says nothing."""
+    with subprocess.Popen(SCHEMA, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ended:
+        ended.stdout.readline()
+        ended.stdout.close()
+        assert (ended.stderr.read(), ended.wait()) == ("", 0)
 
 
 NOWHERE = "no/such/folder"

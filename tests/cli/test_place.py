@@ -1,4 +1,4 @@
-"""`planner place`: what goes where, exit codes, and what is refused by name."""
+"""`planner place`: what goes where, exit codes, what is refused by name; `planner topology`: read, told, written."""
 
 import json
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import some_busy, tree
-from commands import invoke, run_here
+from commands import invoke, refusal, run_here
 from each_case import each
 from stored_plans import stored
 
 from planner.checks.placement import check_placement
-from planner.cluster import GroupKind, Job, Placement, expand
-from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_states
+from planner.cluster import GroupKind, Job, Placement, Topology, TopologyBlock, expand
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_states, read_topology
 from planner.models.placement import placement_levels
 
 TOPOLOGY = tree([8, 8, 8, 8], 2)
@@ -182,3 +182,42 @@ def test_a_plan_that_counts_on_whole_pipelines_is_told_of(tmp_path: Path) -> Non
     by_step = run_here("place", "--topology", topology, "--job", job, "--objective", "step-time")
     assert told.returncode == by_step.returncode == 0
     assert "to keep pipelines under one leaf; --objective step-time" in told.stderr and by_step.stderr == ""
+
+
+BLOCKED = tree([8, 8, 4], 2, block=4)
+
+
+@each(("topology", "says"), [
+    (BLOCKED, "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"),
+    (tree([1], 2, block=1), "1 node, 1 leaf of 1, 1 switch of tier 2, 1 block inside the leaves\n"),
+])  # fmt: skip
+def test_a_topology_is_summed_up(topology: Topology, says: str, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](topology))
+    done = invoke("topology", tmp_path / "t.yaml")
+    assert (done.exit_code, done.stdout) == (0, says)
+
+
+@each("form", ["conf", "yaml"])
+def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
+    """From a file to another format and back: the same leaves under the same switches."""
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](BLOCKED))
+    assert invoke("topology", tmp_path / "t.yaml", "--format", form, "-o", tmp_path / f"again.{form}").exit_code == 0
+    again = read_topology(tmp_path / f"again.{form}")
+    assert again.switches == BLOCKED.switches
+    assert again.blocks == (BLOCKED.blocks if form == "yaml" else ())
+
+
+def test_blocks_alone_are_a_level_for_kueue() -> None:
+    blocks = TopologyBlock(name="b0", nodes=("n0", "n1")), TopologyBlock(name="b1", nodes=("n2",))
+    text = TOPOLOGY_WRITERS["kueue"](Topology(kind="block", blocks=blocks))
+    domains = [text.count(f"accelerator.topograph.run/domain: {block.name}") for block in blocks]
+    assert (text.count("nodeLabel: "), domains) == (2, [2, 1])
+
+
+@each(("args", "says"), [
+    (["--format", "xml"], "must be one of conf, yaml, kueue, volcano"), (["-o", "x"], "say in which --format"),
+    (["--name", "no"], "no topology 'no'"),
+])  # fmt: skip
+def test_a_topology_that_cannot_be_written_is_refused(tmp_path: Path, args: list[str], says: str) -> None:
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](BLOCKED))
+    assert says in refusal(invoke("topology", tmp_path / "t.yaml", *args))
