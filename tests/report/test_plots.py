@@ -20,23 +20,8 @@ from worked_plan import small
 
 from planner.cli.sweep_commands import plot
 from planner.errors import InputError
-from planner.report.plots import (
-    SENSES,
-    PlotRequest,
-    Sense,
-    best_rows,
-    changes_of,
-    check_path,
-    draw_strip,
-    draw_sweep,
-    flattened,
-    frontier,
-    label,
-    lanes_of,
-    quantity,
-    read_rows,
-    why_none,
-)
+from planner.report import plots
+from planner.report.plots import PlotRequest, best_rows, changes_of, check_path, draw_sweep, flattened, read_rows
 
 OVERHEAD = "hardware.facility_overhead_factor"
 
@@ -55,7 +40,10 @@ def test_svg_is_the_same_twice(tmp_path: Path) -> None:
 
 
 def test_html_needs_nothing_beside_itself(tmp_path: Path) -> None:
-    """The page holds best point, changes, picture and all points, in that order, and no address to load from."""
+    """The page holds best point, changes, picture and all points, in that order, and no address to load from.
+
+    A picture of dots on a scale of colours, without a frontier, is a PNG.
+    """
     page, other = tmp_path / "a.html", tmp_path / "b.html"
     plot(written(tmp_path), X, Y, page, OVERHEAD, None, "xy", "min-min")
     html = page.read_text()
@@ -72,10 +60,6 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path) -> None:
     assert best and float(best[1]) == pytest.approx(900 * 1.1 / (170 / 40) ** 0.8, rel=1e-3)
     plot(written(tmp_path), X, Y, other, None, None, "", "min-max")
     assert "most time to train" in other.read_text()
-
-
-def test_png(tmp_path: Path) -> None:
-    """A picture of dots on a scale of colours, without a frontier, is a PNG."""
     plot(written(tmp_path), X, Y, tmp_path / "a.png", None, "cost.total_usd", "", "none")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
@@ -100,20 +84,25 @@ def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], problem: st
 POINT = st.tuples(st.integers(0, 6).map(float), st.integers(0, 6).map(float))
 
 
-@given(st.lists(POINT, max_size=14), st.sampled_from([both for both in SENSES.values() if both]))
-def test_frontier_is_what_nothing_dominates(points: list[tuple[float, float]], senses: tuple[Sense, Sense]) -> None:
+@given(st.lists(POINT, max_size=14), st.sampled_from([both for both in plots.SENSES.values() if both]))
+def test_frontier_is_what_nothing_dominates(
+    points: list[tuple[float, float]], senses: tuple[plots.Sense, plots.Sense]
+) -> None:
     """The frontier holds each undominated place once, and nothing else, by ascending x."""
     sx, sy = (1 if s == "min" else -1 for s in senses)
 
     def dominated(p: tuple[float, float]) -> bool:
         return any(sx * q[0] <= sx * p[0] and sy * q[1] <= sy * p[1] and q != p for q in points)
 
-    places = [points[i] for i in frontier(points, senses)]
+    places = [points[i] for i in plots.frontier(points, senses)]
     assert places == sorted({p for p in points if not dominated(p)})
 
 
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
-    """Each is listed once, at the first point that has it; a lane of bands has a decision with more than one value."""
+    """Each is listed once, at the first point that has it; a lane of bands has a decision with more than one value.
+
+    A site that closes while another opens is described both ways; where there is no plan the reason is told.
+    """
     rows = best_rows(read_rows(written(tmp_path)), PlotRequest(X, Y))
     assert changes_of(rows, X) == [
         "at $70B a second site opens: salem",
@@ -121,16 +110,14 @@ def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
         "at $90B fabric 2 tiers, 4 planes becomes 3 tiers, 4 planes",
         "at $110B a third site opens: comanche-peak",
     ]
-    lanes = lanes_of(rows, X)
+    lanes = plots.lanes_of(rows, X)
     assert set(lanes) == {"sites", "layout", "fabric"}
     assert lanes["fabric"] == [(40e9, 80e9, "2 tiers, 4 planes"), (90e9, 200e9, "3 tiers, 4 planes")]
-
-
-def test_sites_that_swap() -> None:
-    """A site that closes while another opens is described both ways."""
     before, after = flattened(row(40)), flattened(row(50))
     after["sites.sites.salem.racks"], after["sites.sites.palo-verde.racks"] = 9, 0
     assert changes_of([before, after], X) == ["at $50B salem opens and palo-verde closes"]
+    assert plots.why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
+    assert plots.why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
 
 
 def test_best_rows_take_the_asked_end() -> None:
@@ -149,7 +136,7 @@ def test_bands_meet_half_way(scale: str, xs: tuple[float, ...], edges: list[floa
     """Bands meet half-way between points, by ratio on a logarithmic axis."""
     axes = Figure().add_subplot()
     axes.set_xscale(scale)
-    bars = [bar for bar, _ in draw_strip(axes, [{X: x, "layout.zero_stage": i % 2} for i, x in enumerate(xs)], X)]
+    bars = [bar for bar, _ in plots.draw_strip(axes, [{X: x, "layout.zero_stage": i % 2} for i, x in enumerate(xs)], X)]
     ends = {round(end, 9) for bar in bars for end in (bar.get_x(), bar.get_x() + bar.get_width())}
     assert sorted(ends) == pytest.approx(edges)
 
@@ -167,8 +154,10 @@ def test_half_written_last_line_is_no_row(tmp_path: Path) -> None:
     path.write_text('{"status": "optimal", "a": 1}\n{"status": "opt')
     assert read_rows(path) == [{"status": "optimal", "a": 1}]
     path.write_text('{"status": "optimal"}\n{"status": "opt\n{"status": "optimal"}\n')
-    with pytest.raises(InputError, match="line 2"):
-        read_rows(path)
+    (tmp_path / "rows.parquet").write_text("no table")
+    for file, told in ((path, "line 2"), (tmp_path / "rows.parquet", r"rows\.parquet: cannot be read as Parquet")):
+        with pytest.raises(InputError, match=told):
+            read_rows(file)
 
 
 @each(("path", "told", "others"), [
@@ -186,11 +175,6 @@ def test_a_path_like_no_other_does_not_list_all(path: str, told: str, others: st
     assert others not in str(error.value)
 
 
-def test_why_there_is_no_plan() -> None:
-    assert why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
-    assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
-
-
 @each(("path", "value", "name", "text"), [
     (X, 64e9, "budget (USD)", "$64B"),
     ("cost.capex_usd.racks", 2e9, "racks (USD)", "$2B"),
@@ -202,13 +186,7 @@ def test_why_there_is_no_plan() -> None:
     ("layout.gpus_used", 1590400, "GPUs used", "1.59M"),
 ])  # fmt: skip
 def test_paths_and_their_values_are_written_in_words(path: str, value: object, name: str, text: str) -> None:
-    assert (label(path), quantity(path, value)) == (name, text)
-
-
-def test_broken_parquet_is_named(tmp_path: Path) -> None:
-    (tmp_path / "rows.parquet").write_text("no table")
-    with pytest.raises(InputError, match=r"rows\.parquet: cannot be read as Parquet"):
-        read_rows(tmp_path / "rows.parquet")
+    assert (plots.label(path), plots.quantity(path, value)) == (name, text)
 
 
 ROWS = [flattened(row(billions, factor)) for billions in range(20, 201, 10) for factor in (1.3, 1.1)]
