@@ -46,12 +46,18 @@ def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, TABLE, told)
 
 
-def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The instance is changed as --set says, and every option arrives as it was given."""
-    asked = answer_with(monkeypatch, made(curve()))
+def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The instance is changed as --set says, and every option arrives as it was given; lines of progress come back."""
+
+    def search(progress: Any) -> Frontier:
+        progress("34 % at 12 points")
+        return made(curve())
+
+    asked, lines = answer_with(monkeypatch, search), list[str]()
     command = ["--epsilon", "0.2", "--points", "5", "--time-limit", "9", "--seed", "3", "--threads", "2"]
-    run_here("frontier", "one-rack", *command, "--set", "limits.max_batch_tokens=x2")
-    planner.frontier("one-rack", epsilon=0.2, points=5, time_limit=9, seed=3, threads=2)
+    run_here("frontier", "one-rack", *command, "--set", "limits.max_batch_tokens=x2", "--log", tmp_path / "log")
+    planner.frontier("one-rack", epsilon=0.2, points=5, time_limit=9, seed=3, threads=2, progress=lines.append)
+    assert lines == ["34 % at 12 points"] and lines[0] in (tmp_path / "log").read_text()
     planner.frontier("one-rack", set={"limits.max_batch_tokens": "x2"})
     for call in asked[:2]:
         assert (call["epsilon"], call["points"]) == (0.2, 5)
@@ -59,21 +65,6 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = [call["instance"].limits.max_batch_tokens for call in asked]
     assert tokens == [8e6, 4e6, 8e6]
     assert (asked[2]["epsilon"], asked[2]["points"], asked[2]["options"].time_limit) == (0.03, None, None)
-
-
-def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Lines of the search come to the library's callback and into the command's log."""
-
-    def search(progress: Any) -> Frontier:
-        progress("34 % at 12 points")
-        return made(curve())
-
-    answer_with(monkeypatch, search)
-    lines: list[str] = []
-    planner.frontier("one-rack", progress=lines.append)
-    assert lines == ["34 % at 12 points"]
-    run_here("frontier", "one-rack", "--log", tmp_path / "log")
-    assert "34 % at 12 points" in (tmp_path / "log").read_text()
 
 
 @each(("changes", "status", "text"), [
@@ -193,8 +184,6 @@ def test_no_knee(points: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @each(("given", "problem"), [
     (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
-    (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
-    (["--points", "0"], "--points: must be a whole number from 2"),
     (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),
     (["--plot", "curve.pdf"], "curve.pdf: must end in .svg or .png"),
     (["--plans", "no/such/folder"], "no/such/folder: is no folder; make it"),
