@@ -188,7 +188,7 @@ NO = [
     ("preempt --nodes 8 --max-split 0",
      "job 'job' needs 8 nodes and at most 0 split groups, which no choice of jobs to stop leaves room for",
      ("at most 0 groups split", "none is moved", "stopped whole")),
-    ("resize --name full-1 --mesh data=4 --to data=14", "job 'full-1': 10 nodes are missing > 6 free", ("stays on its",)),
+    ("resize --name full-1 --mesh dp=4 --to dp=14", "job 'full-1': 10 nodes are missing > 6 free", ("stays on its",)),
     ("queue --job large.json", "0 jobs run, 0 split groups; infeasible", ("order of the queue", "busy ones stay busy")),
     ("place --nodes 17", "job 'job' needs 17 nodes > 16 free", ("taken whole", "busy ones stay busy")),
     ("place --job segments.json --busy m[01-02,05-06,09-10,13-14]",

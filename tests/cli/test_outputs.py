@@ -155,10 +155,7 @@ def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> Non
         assert "must end in .svg or .png" in refusal(invoke("limits", "instance.json", "--plot", name))
 
 
-WIDTHS = [80, 120, 200]
-
-
-def printed(width: int | None, *args: str, status: int = 0) -> str:
+def printed(width: int | None, *args: str | Path, status: int = 0) -> str:
     """Return what a command prints at a width; None: into a pipe."""
     result = invoke(*args, env={"COLUMNS": "" if width is None else str(width)})
     assert result.exit_code == status, result.output
@@ -178,29 +175,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@each("width", WIDTHS)
-def test_solve_and_evaluate(width: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan of two sites; a layout given in full; tests/planning/test_explain.py looks at explanations."""
+@each("width", [80, 120, 200])
+def test_solve_evaluate_and_compare(width: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a pipe lines stay whole; of four plans the best is named first. Explanations: tests/planning."""
     monkeypatch.setattr(Session, "solve", lambda *_, **__: small())
-    assert len(printed(width, "solve", str(folder / "asked.json"), "-q", status=4).splitlines()) > 10
+    assert len(printed(width, "solve", folder / "asked.json", "-q", status=4).splitlines()) > 10
     pins = ["--pin", "tp=8", "--pin", "pp=1", "--pin", "dp=9"]
     text, whole = (printed(columns, "evaluate", "one-rack", *pins) for columns in (width, None))
     assert len(text.splitlines()) > 10 and text.split() == whole.split()
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["small", "rich", "none", "failing"])
-def test_show(folder: Path, name: str, width: int) -> None:
-    """Plans with every section; into a pipe their lines stay whole."""
-    text, whole = (printed(columns, "show", str(folder / f"{name}.json")) for columns in (width, None))
-    assert text.split() == whole.split()
-    printed(width, "show", str(folder / f"{name}.json"), "--verbose")
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_compare(folder: Path, width: int) -> None:
-    """Two plans, and four: those that have no room are counted, the best of all is named first."""
-    small, rich, *others = (str(folder / f"{n}.json") for n in ("small", "rich", "failing", "none"))
-    printed(width, "compare", small, rich)
-    text = printed(width, "compare", small, rich, *others)
+    plans = [folder / f"{name}.json" for name in ("small", "rich", "failing", "none")]
+    printed(width, "compare", *plans[:2])
+    text = printed(width, "compare", *plans)
     assert text.startswith("fewest days: ") and "least money: " in text.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["small", "rich", "none", "failing"])
+def test_show(folder: Path, name: str) -> None:
+    """Plans with every section; into a pipe their lines stay whole."""
+    whole = printed(None, "show", folder / f"{name}.json")
+    for width in (80, 120, 200):
+        assert printed(width, "show", folder / f"{name}.json").split() == whole.split()
+        printed(width, "show", folder / f"{name}.json", "--verbose")
