@@ -265,6 +265,7 @@ def test_an_alias_and_its_name() -> None:
 
 
 SIZES = {"compute": "bf16", "gradient_bytes": 2, "optimizer_bytes": 8, "activation_bytes": 2, "collective_bytes": 2}
+SOFT = {"a": {"usd_per_year": 1, "max_excess": 1}}
 SMALLER = SIZES | {"parameter_bytes": 1, "working_parameter_bytes": 2}
 
 
@@ -272,7 +273,7 @@ SMALLER = SIZES | {"parameter_bytes": 1, "working_parameter_bytes": 2}
     ("cluster-1k", "limits.max_batch_tokens", None, "is missing; give the critical batch in tokens"),
     ("cluster-1k", "hardware.racks", None, "is missing; give the racks of the one cluster, or a grid to choose them"),
     ("5gw-fibre", "hardware.overhead_includes_fabric", False, "set hardware.overhead_includes_fabric to true"),
-    ("two-sites-405b", "grid.rules.soft", {"a": {"usd_per_year": 1, "max_excess": 1}}, "grid.rules.soft.a: no rule of that name can be soft"),
+    ("two-sites-405b", "grid.rules.soft", SOFT, "grid.rules.soft.a: no rule of that name can be soft"),
     ("two-sites-405b", "workload.precision", SMALLER, "of both copies"),
     ("5gw-best-6-months", "workload.choose.law", {"kind": "other"}, "workload.choose.law.kind: input should be"),
     ("5gw-fibre", "wan.fibre_edges", [], "wan.fibre_edges: is missing"),
