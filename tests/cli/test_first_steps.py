@@ -82,10 +82,7 @@ def test_first_instances_load(accelerator: str) -> None:
 
 @pytest.mark.slow
 def test_a_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Init, solve, check and show: commands to a plan of one's own, the same twice but for its seconds.
-
-    A good plan is checked in silence, a changed one ends with 1 and its rule; --json prints the plan and nothing else.
-    """
+    """Init, solve, check and show give the same plan twice but for seconds; a changed one ends with 1 and its rule."""
     monkeypatch.chdir(tmp_path)
     assert invoke("init", "-o", "own.yaml").exit_code == 0
     solved = invoke("solve", "own.yaml", "-q", "-o", "own.json")

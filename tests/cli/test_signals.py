@@ -123,10 +123,7 @@ def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypat
 
 @each("number", SIGNALS)
 def test_a_signal_ends_the_search_for_a_conflict(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer stays infeasible, as it is proven; its rules are not determined, and none is said to be needed.
-
-    So it is while pairs of sites are priced by their fibre, before any rule is judged.
-    """
+    """The answer stays infeasible, as it is proven; its rules are not determined, and none is said to be needed."""
 
     def asks(*_: Any) -> Any:
         os.kill(os.getpid(), number)

@@ -46,10 +46,7 @@ def run_of(years: float, **changes: Any) -> Plan:
 
 @each("name", [*PLANS, *SHIPPED])
 def test_the_first_screen_fits_and_is_part_of_all_that_is_said(name: str) -> None:
-    """Each statement has a known section; the summary writes those of the first screen, --verbose all of them.
-
-    It has at most 26 lines of 100 columns; an implausible toy without a source has its warnings on top of them.
-    """
+    """Sections are known, the screen is part of all that is said, and has 26 lines and a toy's warnings."""
     plan = PLANS[name]() if name in PLANS else stored(name)
     found, screen, all_of_it = statements(plan), summary(plan), summary(plan, verbose=True)
     assert {x.section for x in found} <= set(SECTIONS)
@@ -226,10 +223,7 @@ def test_limits_that_a_layout_fills_are_told() -> None:
 
 
 def test_idle_money_idle_gpus_and_racks_without_a_price_are_warned_of() -> None:
-    """TPU pods are not for sale: within a budget, or for the least cost, the bill says that it leaves them out.
-
-    Of a plan file that lost its workload, with fabrics of sites and none of a cluster, is said what can be.
-    """
+    """Racks without a price are told of within a budget; a plan file without its workload says what it can."""
     spent, half = (PLAN.replaced(instance__limits__budget_usd=PLAN.cost.total_usd * x) for x in (1.001, 2))
     assert "not spent" not in said(spent, "warnings")
     assert "(50 %) is not spent." in said(half, "warnings", first=True)
@@ -248,10 +242,7 @@ def test_idle_money_idle_gpus_and_racks_without_a_price_are_warned_of() -> None:
 
 
 def test_money_energy_and_what_is_left_out_are_told() -> None:
-    """A total, a million tokens, MWh and joules a token; what the total leaves out is named with where it is set.
-
-    A run that outlasts its racks says how often what is replaced, and for how much.
-    """
+    """A total, MWh and joules a token; what the total leaves out, and what a run that outlasts its racks replaces."""
     text = said(run_of(0.5), "money")
     assert "over 182 days" in text and "a million tokens" in text and "J a token" in text and "CO2" not in text
     assert "Excluded" not in text and "To own and run" not in said(PLAN, "money")

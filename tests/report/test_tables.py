@@ -95,10 +95,7 @@ def test_of_many_the_best_are_named() -> None:
 
 
 def test_an_object_of_the_catalogue_is_changed_by_its_name() -> None:
-    """Of another model its name is said, not the dozen figures behind it; more than four changes are counted.
-
-    An instance's own name, sources and notes make no other question; the name of a part of it does.
-    """
+    """Another model is its name, more than four changes are counted, and words about an instance are no change."""
     old = {"workload.model.name": "a", "workload.model.layers": 10, "limits.budget_usd": 1e9}
     new = {"workload.model.name": "b", "workload.model.layers": 20, "limits.budget_usd": 2e9}
     assert changes(side("x", old), side("y", new)) == "workload.model a -> b, limits.budget_usd 1B -> 2B (+100 %)"
@@ -169,10 +166,7 @@ def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     ("9" * 299, 10**299 - 1), ("9" * 300, 1e300), ("-" + "9" * 308, -1e308),
 ])  # fmt: skip
 def test_a_cell_is_a_number_or_a_word(tmp_path: Path, cell: str, figure: object) -> None:
-    """Whole numbers stay whole as far as any float holds them too; what only sounds like a number is a word.
-
-    A row without a figure has none of its name, and a dash in the column of one that has it.
-    """
+    """Whole numbers stay whole as far as floats hold them; what sounds like a number is a word, and nothing a dash."""
     side, none = sides(tmp_path, cell, "")
     found = side.figures["figure"]
     assert (found, type(found)) == (figure, type(figure)) and "figure" not in none.figures
@@ -191,10 +185,7 @@ def test_a_number_that_no_float_holds_is_refused(tmp_path: Path, cell: str) -> N
 
 @each("path", ["./rows.csv", "..//{0}/rows.csv"])
 def test_a_path_with_dots_is_the_file_that_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str):
-    """A file, and a row of it, are compared by whatever path names them, on a terminal of no number of lines too.
-
-    A figure of 299 digits stands by another one, in a table and as JSON.
-    """
+    """Rows are compared by whatever path names them, on a terminal of no number of lines too, and in full."""
     sides(tmp_path, "9" * 299, "5")
     monkeypatch.chdir(tmp_path)
     path = path.format(tmp_path.name)

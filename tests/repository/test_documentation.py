@@ -170,10 +170,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", ANSWERS)
 def test_a_tour_is_followed_to_its_answer(reader: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Every command ends as the page says, stable ones print what it prints, and the reader has the answers.
-
-    One tour has the wheel alone, outside the checkout; the first commands of all lead to a proven plan of two sites.
-    """
+    """Commands end and print as the page says, and the reader has the answers; one tour has the wheel alone."""
     how: dict[str, Any] = {"here": run_page_command}
     if reader == "The ML-systems engineer":
         how = {"python": str(request.getfixturevalue("installed"))}

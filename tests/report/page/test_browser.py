@@ -161,10 +161,7 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.mark.parametrize("name", ["one", "three", "rich", "failing", "plot"])
 def test_silent_still_and_not_too_wide(chrome, pages, name, tmp_path):
-    """The console stays empty, nothing but the page is asked for, no content is wider than the screen, some is seen.
-
-    No text of a drawing lies on another, and none is cut off at its edge.
-    """
+    """Nothing is complained of or asked for, no content is too wide, no text of a drawing lies on another or is cut."""
     for size in (PHONE, (768, 1024), (1024, 800), DESKTOP):
         chrome.open(pages[name], size)
         assert chrome.complaints() == []
@@ -177,10 +174,7 @@ def test_silent_still_and_not_too_wide(chrome, pages, name, tmp_path):
 
 
 def test_the_watch_sees_requests_and_overprints_and_the_policy_stops_them(chrome, pages, tmp_path):
-    """A page that tried to load something is stopped by its own policy, and the console shows it.
-
-    Without the policy a picture from elsewhere is among the requests, and names on each other are seen.
-    """
+    """The page's own policy stops what would be loaded; without it requests and names on each other are seen."""
     bad, picture = tmp_path / "bad.html", '<img src="https://example.invalid/x.png" alt="">'
     loads = f'{picture}<script>fetch("/y")</script>'
     bad.write_text(pages["one"].read_text().replace("<main", f"{loads}<main", 1))

@@ -108,10 +108,7 @@ def test_memory_of_stages_is_to_scale_and_merged() -> None:
 
 
 def test_the_fullest_stage_is_the_plans() -> None:
-    """The highest bar holds what the plan says of its worst GPU; layers that run again are named under full alone.
-
-    A plan that names more stages than it lists is drawn without memory by stage, and at once.
-    """
+    """The highest bar is the plan's worst GPU; full names layers that run again; stages without layers are left out."""
     plan = small()
     for choice in ("full", "selective"):
         _, picture = how_a_step_runs(edited(plan, layout__recompute=choice))

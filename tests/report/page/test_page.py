@@ -86,10 +86,7 @@ def test_all_that_the_plan_says_is_on_the_page(name: str) -> None:
 
 
 def test_the_first_screen() -> None:
-    """One sentence says what is bought, for how much, trained when and how sure; date and three figures follow.
-
-    The same plan gives the same page; one that is not verified says so before all else.
-    """
+    """One sentence says what is bought, trained when and how sure; one that is not verified says so before all."""
     plan = small()
     html = page_of(plan)
     screen = html.partition("<h3>Where</h3>")[0]
@@ -148,10 +145,7 @@ def test_page_asks_for_nothing(name: str) -> None:
 
 
 def test_plans_side_by_side() -> None:
-    """Several plans have their verdicts first, then one table, then sections, numbered where they share a name.
-
-    Cells of a table of more than three columns carry their column's name, for screens that show rows as lists.
-    """
+    """Verdicts come first, then a table whose cells carry their column's name, then sections in their own places."""
     slow = edited(small(), layout__metrics__days_to_train=99.0)
     html = report_page([("plan", small()), ("plan", slow), ("none", infeasible())], MADE)
     assert {p for p, _, _ in Figures(html).figures} == {0, 1, 2}
@@ -260,11 +254,7 @@ def test_shares_of_the_ideal_fill_the_bar() -> None:
 
 
 def test_the_wide_area_as_far_as_there_is_one() -> None:
-    """Sites joined two by two make a map without cities; a site that trains alone has neither routes nor forms.
-
-    A demand that is not carried in full shows how much is missing and where no more can be lit, and is a risk. A list
-    that is longer than a reader looks at is cut, and the table says by how much.
-    """
+    """Without fibre there are no routes and forms; what is missing is a risk; a list too long to look at is cut."""
     empty = {"wan__edges": [], "wan__demands": [], "wan__forms": [], "wan__exchange": None}
     html = page_of(edited(rich(), **empty, instance__wan__fibre_edges=[], instance__wan__fibre_nodes=[]))
     assert "<title>Map of the sites: e1" in html and "WAN: forms" not in html
