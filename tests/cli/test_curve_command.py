@@ -67,6 +67,9 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert (asked[2]["epsilon"], asked[2]["points"], asked[2]["options"].time_limit) == (0.03, None, None)
 
 
+NONE: dict[str, Any] = {"points": (), "epsilon": None}
+
+
 @each(("changes", "status", "text"), [
     ({}, Exit.DONE, "a row is within 9.9 %"),
     ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
@@ -75,29 +78,19 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
     ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
     ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
+    (NONE, Exit.INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
+    (NONE | {"stopped": "limit"}, Exit.LIMIT, "no plan so far: the search was ended by its limit"),
+    (NONE | {"stopped": "interrupted"}, Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
 ])  # fmt: skip
-def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
-    """0 where the share asked for is proven, 4 where a limit came first, 130 at Ctrl-C; the share is rounded up."""
+def test_exit_statuses(changes, status, text, monkeypatch, tmp_path):
+    """0 where the share is proven, rounded up, 3 where no plan is, 4 at a limit, 130 at Ctrl-C; files are written."""
     answer_with(monkeypatch, made(curve(**changes)))
-    done = run_here("frontier", "one-rack")
-    assert done.returncode == status
-    assert text in done.stdout
-    assert ("so far, of which none beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
-
-
-@each(("stopped", "status", "text"), [
-    ("proved", Exit.INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
-    ("limit", Exit.LIMIT, "no plan so far: the search was ended by its limit"),
-    ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
-])  # fmt: skip
-def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_path):
-    """3 where it is proven that no plan keeps the bounds; a picture and rows are written all the same, empty."""
-    answer_with(monkeypatch, made(curve((), epsilon=None, stopped=stopped)))
     done = run_here("frontier", "one-rack", "-o", tmp_path / "rows.jsonl", "--plot", tmp_path / "a.svg")
     assert done.returncode == status
-    assert text in done.stdout
-    assert (tmp_path / "rows.jsonl").read_text() == ""
-    assert (tmp_path / "a.svg").exists()
+    assert text in done.stdout and (tmp_path / "a.svg").exists()
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(changes.get("points", POINTS))
+    so_far = "points" not in changes and changes.get("stopped", "proved") != "proved"
+    assert ("so far, of which none beats" in done.stdout) == so_far
 
 
 def test_a_plan_that_the_checker_disagrees_with(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,6 @@ def test_a_job_in_words(folder: Path) -> None:
     (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
     (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' is given twice; keep one"),
     (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
-    (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
     (("--job", "squeue.json", "--gpus-per-node", "4"), "squeue.json: a job's file has its gpus_per_node"),
     (("--nodes", "4", "--objective", "step-time"), "--objective step-time needs the job's file; give it"),
 ])  # fmt: skip

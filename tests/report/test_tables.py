@@ -140,18 +140,6 @@ def test_unsourced_figures_are_named() -> None:
     assert list(without_source(limits, "limits")) == [] != list(without_source(limits, "other"))
 
 
-@each("where", ["plan", "point", "objective"])
-def test_a_row_with_a_number_that_no_float_holds_is_refused(where: str) -> None:
-    """Such a row is named by its line; it used to end a comparison in an overflow."""
-    row = {
-        "index": 0, "key": "k", "point": {}, "status": "optimal", "seconds": 1,
-        where: {"name": "days", "value": 10**400},
-    }  # fmt: skip
-    line = json.dumps({"point": {}, **row}).encode() + b"\n"
-    with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
-        parse_rows(Path("rows.jsonl"), line)
-
-
 def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     """Return the rows of a table with one figure beside the status, from a file."""
     lines = [f"{n},k{n},{point},optimal,{cell}" for n, cell in enumerate(cells)]
@@ -176,11 +164,16 @@ def test_a_cell_is_a_number_or_a_word(tmp_path: Path, cell: str, figure: object)
 
 @each("cell", ["9" * 309, "-" + "9" * 5000, "1e309"])
 def test_a_number_that_no_float_holds_is_refused(tmp_path: Path, cell: str) -> None:
-    """It names the file, the line, the column and how the number begins, in any column."""
+    """It names the file, the line, the column and how the number begins, in any column, and in a row of JSON."""
     with pytest.raises(InputError, match=rf"rows\.csv: line 3: figure: {cell[:40]} is beyond .* finite figure"):
         sides(tmp_path, "1", cell)
     with pytest.raises(InputError, match=r"rows\.csv: line 2: limits\.x: .* is beyond"):
         sides(tmp_path, "1", point=cell)
+    row = {"index": 0, "key": "k", "point": {}, "status": "optimal", "seconds": 1}
+    for where in ("plan", "point", "objective"):
+        line = json.dumps(row | {where: {"name": "days", "value": 10**400}}).encode() + b"\n"
+        with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
+            parse_rows(Path("rows.jsonl"), line)
 
 
 @each("path", ["./rows.csv", "..//{0}/rows.csv"])

@@ -120,8 +120,6 @@ def _program(text: str, folder: Path) -> CompletedProcess[str]:
 
 
 TOURS = "docs/tours.md"
-# For a plan of one's own: 16 s were measured, a minute is meant, and other tests run beside.
-FIRST_PLAN_SECONDS = 180.0
 # What each reader is told at the end: a word of the output of each tour, in order.
 ANSWERS = {
     "The capacity planner": (r"^mine: optimal$", r"Trains in \d+\.\d days", r"2 of 2 points"),
@@ -177,12 +175,7 @@ def test_a_tour_is_followed_to_its_answer(reader: str, request: pytest.FixtureRe
         where = replace(tours()[reader][0], language="python", body="import planner; print(planner.__file__)", words=())
         (file,) = run_block(where, tmp_path, **how)
         assert Path(file).is_relative_to(Path(how["python"]).parents[1])
-    printed: list[str] = []
-    for number, block in enumerate(tours()[reader]):
-        began = time.monotonic()
-        printed += run_block(block, tmp_path, **how)
-        if number == 0 and reader == next(iter(ANSWERS)):
-            assert time.monotonic() - began < FIRST_PLAN_SECONDS
+    printed = [line for block in tours()[reader] for line in run_block(block, tmp_path, **how)]
     for answer in ANSWERS[reader]:
         assert any(re.search(answer, line) for line in printed), answer
 
