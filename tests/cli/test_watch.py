@@ -158,7 +158,6 @@ def test_outside_a_command_lines_go_nowhere() -> None:
     assert watches._current is None
 
 
-PLANNER = [sys.executable, "-m", "planner"]
 LONG = "a" * 300
 
 
@@ -182,8 +181,9 @@ def test_closed_streams(plan: Path) -> None:
     "more", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
 )
 def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
-    environment = {**os.environ, **more}
-    done = subprocess.run([*PLANNER, "show", plan], check=False, capture_output=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-m", "planner", "show", plan], check=False, capture_output=True, env=os.environ | more
+    )
     assert done.returncode == 0 and done.stdout.decode().startswith("北京")
 
 

@@ -220,12 +220,6 @@ def test_names_at_one_place_are_drawn_beside_each_other(y: float) -> None:
     assert all(11 <= at <= 116 for _, at in boxes)
 
 
-def test_without_failures_or_checkpoints_there_is_no_chart_of_them() -> None:
-    assert list(stops(small())) == list(stops(infeasible())) == []
-    pictures = stops(edited(failing("elastic"), reliability__checkpoint_interval_seconds=None))
-    assert [p.svg.split("<title>")[1][:25] for p in pictures] == ["Time that trains by spare"]
-
-
 @each("ways", WAYS)
 def test_the_chosen_point_lies_on_its_line(ways: tuple[str, ...]) -> None:
     """The dot of each chart is at the height and place of the plan, on the line of its way to go on."""
@@ -240,6 +234,9 @@ def test_the_chosen_point_lies_on_its_line(ways: tuple[str, ...]) -> None:
         assert all(charts.CURVE_LEFT <= x <= WIDTH and y >= charts.CURVE_TOP - 0.1 for line in lines for x, y in line)
         # No other way, and no number of spares below, trains more than what the plan takes by more than a line's width.
         assert min(y for line in lines for x, y in line if x <= cx) > cy - 1.0
+    assert list(stops(small())) == list(stops(infeasible())) == []
+    pictures = stops(edited(failing("elastic"), reliability__checkpoint_interval_seconds=None))
+    assert [p.svg.split("<title>")[1][:25] for p in pictures] == ["Time that trains by spare"]
 
 
 def height_above(line: list[tuple[float, ...]], x: float, y: float) -> float:
