@@ -159,6 +159,7 @@ def test_outside_a_command_lines_go_nowhere() -> None:
 
 
 LONG = "a" * 300
+ASCII = {"PYTHONIOENCODING": "ascii"}
 
 
 @pytest.fixture
@@ -177,13 +178,10 @@ def test_closed_streams(plan: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "0\n")
 
 
-@pytest.mark.parametrize(
-    "more", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
-)
+@pytest.mark.parametrize("more", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ASCII])
 def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "planner", "show", plan], check=False, capture_output=True, env=os.environ | more
-    )
+    command = [sys.executable, "-m", "planner", "show", plan]
+    done = subprocess.run(command, check=False, capture_output=True, env=os.environ | more)
     assert done.returncode == 0 and done.stdout.decode().startswith("北京")
 
 
