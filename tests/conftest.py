@@ -28,16 +28,15 @@ LOADED_FIRST = (
     "highspy", "jinja2", "matplotlib.pyplot", "networkx", "ortools.sat.python.cp_model", "pandas", "pyarrow.parquet",
     "pyomo.environ", "pyomo.contrib.solver.solvers.highs", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats",
 )  # fmt: skip
-# Files of long tests, each a page or a process: they begin first, so that no worker is alone with one at the end.
-LONG = "tests/tours/", "tests/repository/test_documentation.py"
+# The file of long tests, each a page or a process: it begins first, so that no worker is alone with one at the end.
+LONG = "tests/repository/test_documentation.py"
 STARTED = pytest.StashKey[float]()
 
 
-def pytest_configure() -> None:
-    """Forget the caller's terminal, take no plan that fails its check, and answer Ctrl-C as in one.
-
-    A run in the background ignores Ctrl-C; this one does not.
-    """
+def pytest_configure(config: pytest.Config) -> None:
+    """Forget the caller's terminal, take no plan that fails its check, and answer Ctrl-C, in the background too."""
+    for name in LOADED_FIRST if hasattr(config, "workerinput") else ():
+        importlib.import_module(name)
     for name in OF_A_TERMINAL:
         os.environ.pop(name, None)
         os.unsetenv(name)  # readline, which pytest loads, sets them behind os.environ for processes that tests start
@@ -61,8 +60,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marks = metafunc.definition.own_markers
     for i, mark in enumerate(marks):
         if mark.name == "parametrize" and mark.args[0] == "seed" and len(mark.args) > 1:
-            few = list(mark.args[1])[:MADE_CASES]
-            marks[i] = pytest.mark.parametrize("seed", few, **mark.kwargs).mark
+            marks[i] = pytest.mark.parametrize("seed", list(mark.args[1])[:MADE_CASES], **mark.kwargs).mark
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -109,25 +107,11 @@ def _in_turns(rows: list[list[pytest.Item]], count: int, without: Collection[int
     return chosen
 
 
-def cpu_seconds() -> float:
-    """Return the processor time of this process and of those that it has started and that have ended."""
-    return sum(os.times()[:4])
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Generator[None, Any, Any]:
-    """Load in a worker of scripts/test what tests would load one by one."""
-    if hasattr(session.config, "workerinput"):
-        for name in LOADED_FIRST:
-            importlib.import_module(name)
-    return (yield)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     """Note the processor time at which a test begins, and whether it may solve what is not stored."""
     stored_plans.SLOW = item.get_closest_marker("slow") is not None
-    item.stash[STARTED] = cpu_seconds()
+    item.stash[STARTED] = sum(os.times()[:4])  # of this process and those that it has started and that have ended
     return (yield)
 
 
@@ -138,7 +122,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     So it is in scripts/test, whose workers have loaded what tests share.
     """
     result = yield
-    spent = cpu_seconds() - item.stash[STARTED]
+    spent = sum(os.times()[:4]) - item.stash[STARTED]
     if tiers.MEASURE in os.environ:
         tiers.note(item.nodeid, spent)
         return result

@@ -82,7 +82,7 @@ AREAS = {
         (
             "formats", "imports", "exports/launch/test_launch.py", "exports/launch/test_like.py",
             "planning/test_fabric_design.py",
-            *(f"cli/test_{x}.py" for x in ("first_steps", "inputs", "jobs_that_run", "topology_command")),
+            *(f"cli/test_{x}.py" for x in ("first_steps", "inputs", "jobs_that_run", "place")),
         ),
     ),
     "sweeps": (("sweeps",), ("sweeps",)),

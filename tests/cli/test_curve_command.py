@@ -46,12 +46,18 @@ def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, TABLE, told)
 
 
-def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The instance is changed as --set says, and every option arrives as it was given."""
-    asked = answer_with(monkeypatch, made(curve()))
+def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The instance is changed as --set says, and every option arrives as it was given; lines of progress come back."""
+
+    def search(progress: Any) -> Frontier:
+        progress("34 % at 12 points")
+        return made(curve())
+
+    asked, lines = answer_with(monkeypatch, search), list[str]()
     command = ["--epsilon", "0.2", "--points", "5", "--time-limit", "9", "--seed", "3", "--threads", "2"]
-    run_here("frontier", "one-rack", *command, "--set", "limits.max_batch_tokens=x2")
-    planner.frontier("one-rack", epsilon=0.2, points=5, time_limit=9, seed=3, threads=2)
+    run_here("frontier", "one-rack", *command, "--set", "limits.max_batch_tokens=x2", "--log", tmp_path / "log")
+    planner.frontier("one-rack", epsilon=0.2, points=5, time_limit=9, seed=3, threads=2, progress=lines.append)
+    assert lines == ["34 % at 12 points"] and lines[0] in (tmp_path / "log").read_text()
     planner.frontier("one-rack", set={"limits.max_batch_tokens": "x2"})
     for call in asked[:2]:
         assert (call["epsilon"], call["points"]) == (0.2, 5)
@@ -61,19 +67,7 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (asked[2]["epsilon"], asked[2]["points"], asked[2]["options"].time_limit) == (0.03, None, None)
 
 
-def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Lines of the search come to the library's callback and into the command's log."""
-
-    def search(progress: Any) -> Frontier:
-        progress("34 % at 12 points")
-        return made(curve())
-
-    answer_with(monkeypatch, search)
-    lines: list[str] = []
-    planner.frontier("one-rack", progress=lines.append)
-    assert lines == ["34 % at 12 points"]
-    run_here("frontier", "one-rack", "--log", tmp_path / "log")
-    assert "34 % at 12 points" in (tmp_path / "log").read_text()
+NONE: dict[str, Any] = {"points": (), "epsilon": None}
 
 
 @each(("changes", "status", "text"), [
@@ -84,29 +78,19 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
     ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
     ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
+    (NONE, Exit.INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
+    (NONE | {"stopped": "limit"}, Exit.LIMIT, "no plan so far: the search was ended by its limit"),
+    (NONE | {"stopped": "interrupted"}, Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
 ])  # fmt: skip
-def test_exit_statuses_with_plans(changes, status, text, monkeypatch):
-    """0 where the share asked for is proven, 4 where a limit came first, 130 at Ctrl-C; the share is rounded up."""
+def test_exit_statuses(changes, status, text, monkeypatch, tmp_path):
+    """0 where the share is proven, rounded up, 3 where no plan is, 4 at a limit, 130 at Ctrl-C; files are written."""
     answer_with(monkeypatch, made(curve(**changes)))
-    done = run_here("frontier", "one-rack")
-    assert done.returncode == status
-    assert text in done.stdout
-    assert ("so far, of which none beats" in done.stdout) == (changes.get("stopped", "proved") != "proved")
-
-
-@each(("stopped", "status", "text"), [
-    ("proved", Exit.INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
-    ("limit", Exit.LIMIT, "no plan so far: the search was ended by its limit"),
-    ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
-])  # fmt: skip
-def test_exit_statuses_without_plans(stopped, status, text, monkeypatch, tmp_path):
-    """3 where it is proven that no plan keeps the bounds; a picture and rows are written all the same, empty."""
-    answer_with(monkeypatch, made(curve((), epsilon=None, stopped=stopped)))
     done = run_here("frontier", "one-rack", "-o", tmp_path / "rows.jsonl", "--plot", tmp_path / "a.svg")
     assert done.returncode == status
-    assert text in done.stdout
-    assert (tmp_path / "rows.jsonl").read_text() == ""
-    assert (tmp_path / "a.svg").exists()
+    assert text in done.stdout and (tmp_path / "a.svg").exists()
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(changes.get("points", POINTS))
+    so_far = "points" not in changes and changes.get("stopped", "proved") != "proved"
+    assert ("so far, of which none beats" in done.stdout) == so_far
 
 
 def test_a_plan_that_the_checker_disagrees_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +177,6 @@ def test_no_knee(points: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @each(("given", "problem"), [
     (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.03 is three percent"),
-    (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
-    (["--points", "0"], "--points: must be a whole number from 2"),
     (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),
     (["--plot", "curve.pdf"], "curve.pdf: must end in .svg or .png"),
     (["--plans", "no/such/folder"], "no/such/folder: is no folder; make it"),

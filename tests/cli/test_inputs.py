@@ -1,24 +1,30 @@
-"""Files and numbers that cannot be used: each is refused by file, place and remedy, pipes are read once, all end."""
+"""Files, numbers and options that cannot be used are refused by place and remedy; a slice of the fuzzer over them."""
 
 import inspect
 import json
 import math
 import os
 import re
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fuzz
+import fuzz_commands
 import pytest
 from commands import invoke, refusal
 from each_case import each
+from fuzz_cases import SUBJECTS
 from import_cases import CASE
+from tiers import slow
 from typer.main import get_command
 from worked_plan import small, with_entries
 
 import planner
-from planner.argument_ranges import KINDS, RANGES, NumberRange
+from planner.argument_ranges import KINDS, RANGES
 from planner.cli.console import read_pins
 from planner.cli.main import app
 from planner.cluster import MAX_NAMES, read_job
@@ -134,10 +140,9 @@ def test_json_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
 @each("value", ["9" * 5_000, "[" * 100_000, "1e999", "NaN"])
 def test_values_of_options_are_limited_too(value: str) -> None:
     """A value of --pin, --set and --vary is read like a file's: no traceback for depth or digits."""
-    with pytest.raises(InputError, match=r"--pin hardware\.racks"):
-        read_pins([f"hardware.racks={value}"])
-    with pytest.raises(InputError, match=r"--set hardware\.racks"):
-        read_changes([f"hardware.racks={value}"])
+    for option, read in (("--pin", read_pins), ("--set", read_changes)):
+        with pytest.raises(InputError, match=rf"{option} hardware\.racks"):
+            read([f"hardware.racks={value}"])
     with pytest.raises(InputError, match=r"hardware\.racks"):
         points_of({"hardware.racks": value})
     with pytest.raises(InputError, match=r"--pin tp: is given twice"):
@@ -177,12 +182,11 @@ def test_the_names_of_a_file_are_limited(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("planner.formats.topologies.MAX_NAMES", 1_000)
     conf = "".join(f"SwitchName=leaf{i} Nodes=n{i}x[1-400]\n" for i in range(3))
     switches = "".join(f"      - switch: leaf{i}\n        nodes: n{i}x[1-400]\n" for i in range(3))
-    yaml, sinfo = (
-        f"- topology: a\n  tree:\n    switches:\n{switches}",
-        "".join(f"n{i}x[1-400] idle\n" for i in range(3)),
-    )
-    cases = ("a.conf", conf, read_topology), ("a.yaml", yaml, read_topology), ("a.txt", sinfo, read_states)
-    for name, text, reader in cases:
+    yaml = f"- topology: a\n  tree:\n    switches:\n{switches}"
+    sinfo = "".join(f"n{i}x[1-400] idle\n" for i in range(3))
+    for name, text, reader in (
+        ("a.conf", conf, read_topology), ("a.yaml", yaml, read_topology), ("a.txt", sinfo, read_states)
+    ):  # fmt: skip
         path = tmp_path / name
         path.write_text(text)
         assert "1,000 names" in refused(reader, path)
@@ -191,10 +195,9 @@ def test_the_names_of_a_file_are_limited(tmp_path: Path, monkeypatch: pytest.Mon
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     """A separator of Unicode in a comment of a case does not begin a line of code."""
     path = tmp_path / "case4.m"
-    path.write_text(CASE.replace("% base", "% base\u2028mpc.bus = 3;"), encoding="utf-8")
-    assert import_grid([path], "auto", GridOptions(at="40,-75")).grid.nodes
-    path.write_bytes(CASE.replace("\n", "\r\n").encode())
-    assert import_grid([path], "auto", GridOptions(at="40,-75")).grid.nodes
+    for text in (CASE.replace("% base", "% base\u2028mpc.bus = 3;"), CASE.replace("\n", "\r\n")):
+        path.write_bytes(text.encode())
+        assert import_grid([path], "auto", GridOptions(at="40,-75")).grid.nodes
 
 
 @contextmanager
@@ -279,27 +282,15 @@ def dotted(parts: dict[str, Any]) -> dict[str, Any]:
     return {path.replace("__", "."): value for path, value in parts.items()}
 
 
-def running(**figures: Any) -> dict[str, Any]:
-    """Return the placement of a job as it runs."""
-    done = invoke(*PLACE, "job.json", "--format", "json")
-    return {**json.loads(done.stdout), **figures}
-
-
 FILES: dict[str, tuple[Any, list[str], str]] = {
     "rules that are no object": (lambda: instance("two-sites-405b", grid__rules=[]),
      ["grid", "import", "case4.m", "--at", "40,-75", "--into", "x.json"], "grid.rules"),
-    "a count that nothing has": (lambda: instance("one-rack", hardware__racks=10**20), EVALUATE,
-     "hardware.racks: must be from 1 to"),
     "a family beyond 64 bits": (lambda: instance("limits-h100", workload__choose__family={"head_size": 10**20}),
      EVALUATE, "workload.choose"),
     "racks that cannot be simulated": (lambda: plan(placement__sites__e1__assignment__0__racks="as stated"),
      ["simulate", "x.json", "--pattern", "allreduce"], "'as stated' is not a list of racks"),
-    "pins that are a number": (lambda: instance("one-rack", pins=7), EVALUATE, "x.json: pins"),
     "a stage that the layout has not": (lambda: plan(placement__sites__e1__assignment__0__stage=10**20),
      ["simulate", "x.json", "--pattern", "allreduce"], "the layout has"),
-    "planes of a plan that nothing has": (lambda: plan(instance__network__switches__0__planes=10**20),
-     ["simulate", "x.json", "--pattern", "allreduce"],
-     "x.json: instance.network.switches[0].planes: must be from 1 to"),
     "planes that are not simulated": (lambda: plan(instance__network__switches__0__planes=1000),
      ["simulate", "x.json", "--pattern", "permutation"], "box has 1,000 planes; at most 64 are simulated"),
     "stages that stand nowhere": (lambda: plan(layout__pipeline_parallel=10**6, layout__layers_per_stage=[1] * 1000),
@@ -314,18 +305,12 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
      ["simulate", "x.json"], "x.json: the plan has no fabric that can be wired"),
     "a pin that is null": (lambda: instance("one-rack"), ["evaluate", "x.json", "--pin", "mbs=null"],
      "x.json: pins.layout.microbatch_sequences: must be a whole number from 1 (is null); fix the pin"),
-    "a tier without switches": (lambda: plan(fabric__sites__e1__tiers__0__switches=0),
-     ["fabric", "export", "x.json", "--site", "e1", "--format", "svg", "-o", "out.svg"], "x.json: the plan breaks"),
     "more racks than any cluster": (lambda: plan(sites__sites__0__racks=10**12),
      ["topology", "x.json", "--format", "conf"], "racks, more than 4,000,000"),
-    "hosts of no time": (lambda: {"hosts": 32, "ports_per_switch": 8, "tiers": 3, "host_gbps": 1e307},
-     ["simulate", "x.json"], "host_gbps: must be from"),
     "states that are none": (lambda: {"nodes": [{"name": "n1", "state": None}]},
      [*PLACE, "job.json", "--state", "x.json"], "nodes[0]: names no node or no state"),
     "nodes that are a number": (lambda: {"sinfo": [{"nodes": {"nodes": 7}, "node": {"state": ["IDLE"]}}]},
      [*PLACE, "job.json", "--state", "x.json"], "sinfo[0]: names no node or no state"),
-    "a node twice": (lambda: running(nodes=["n1", "n1"]),
-     [*PLACE, "job.json", "--running", "x.json", "--replace", "n1"], "x.json: nodes: 'n1' is listed twice"),
 }  # fmt: skip
 
 
@@ -385,22 +370,15 @@ def commands() -> Iterator[Callable[..., Any]]:
             yield command.callback
 
 
-def test_every_argument_of_the_library_has_a_range() -> None:
-    """No number reaches a library call before its range was asked: nan, infinity, text and what is far out."""
+def test_every_argument_of_the_library_has_a_range_or_a_kind() -> None:
+    """No number reaches a call before its range was asked; what is no instance, plan, dict or path is named."""
     arguments = list(numeric_arguments(LIBRARY))
     assert len(arguments) > 30
-    for call, name in arguments:
-        for value in WRONG:
-            with pytest.raises(InputError, match=f"^{name}: must be a "):
-                call(**{name: [value] if name == "flop" else value})
-
-
-def test_every_argument_of_the_library_has_a_kind() -> None:
-    """What is no instance, plan, dict, path or callback is named as such before a call begins, and not by Python."""
-    for call in LIBRARY:
-        for name in set(inspect.signature(call).parameters) & set(KINDS):
-            with pytest.raises(InputError, match=f"^{name}: must be "):
-                call(**{name: object()})
+    wrong = [(call, name, [value] if name == "flop" else value) for call, name in arguments for value in WRONG]
+    wrong += [(c, name, object()) for c in LIBRARY for name in set(inspect.signature(c).parameters) & set(KINDS)]
+    for call, name, value in wrong:
+        with pytest.raises(InputError, match=f"^{name}: must be "):
+            call(**{name: value})
 
 
 def test_every_option_of_every_command_has_a_range() -> None:
@@ -426,9 +404,70 @@ def test_ranges_have_two_sides() -> None:
     assert RANGES["time_limit"].holds(1e-3) and not RANGES["time_limit"].holds(0)
     assert RANGES["place.time_limit"].holds(0)
     assert RANGES["threads"].holds(1024) and not RANGES["threads"].holds(1.0)
-    assert NumberRange(0, 1).words() == "a number from 0 to 1"
     for name, value in (("time_limit", []), ("time_limit", [3.0]), ("seed", []), ("seed", None)):
         with pytest.raises(InputError, match=rf"^{name}: must be a .* \(is {re.escape(repr(value))}\); "):
             planner.solve("one-rack", **{name: value})
     told = refusal(invoke("solve", "none.json", "--time-limit", "nan", "--gap", "2", "--threads", "-1"))
     assert [line.partition(":")[0] for line in told.splitlines()] == ["--time-limit", "--gap", "--threads"]
+
+
+@pytest.mark.parametrize("cases", [range(30), *slow(range(30, 120))], ids=lambda x: f"to {x.stop}")
+def test_no_changed_file_ends_in_a_traceback(cases: range) -> None:
+    """Cases end with an answer or with a message that names the file; both happen, to every kind of file in the end."""
+    found = list(fuzz.results(cases, seed=0))
+    assert [(x.number, x.text) for x in found if x.outcome not in ("done", "refused")] == []
+    counts = Counter(x.outcome for x in found)
+    assert counts["done"] > len(cases) / 10 and counts["refused"] > len(cases) / 3
+    assert len(cases) < 90 or {x.subject.group for x in found} == {s.group for s in SUBJECTS}
+
+
+def fails(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
+
+
+def hangs(*_: object, **__: object) -> None:
+    while True:
+        pass
+
+
+def litters(*_: object, **__: object) -> None:
+    Path("left").touch()
+    raise InputError("refused")
+
+
+def is_late(*_: object, **__: object) -> str:
+    until = time.process_time() + 0.2
+    while time.process_time() < until:
+        pass
+    return ""
+
+
+def is_large(*_: object, **__: object) -> str:
+    raise MemoryError
+
+
+def test_a_defect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that fails, never ends, is refused and leaves a file, or takes too long or too much is reported."""
+    readers = {"traceback": fails, "hang": hangs, "litter": litters, "late": is_late, "memory": is_large}
+    left = iter(readers.values())
+
+    def case(*_: object) -> fuzz_commands.Case:
+        monkeypatch.setattr("planner.imports.instance_file.first_instance", next(left))
+        return fuzz_commands.Case(SUBJECTS[0], b"{}", ("init",), seconds=0.1)
+
+    monkeypatch.setattr(fuzz, "case", case)
+    found = list(fuzz.results(range(len(readers)), 0))
+    assert [x.outcome for x in found] == list(readers)
+    assert found[0].place.startswith("ZeroDivisionError at cli/file_commands.py")
+
+
+@pytest.mark.parametrize(("kind", "cases"), [
+    *(("options", range(25)), ("paths", range(25)), ("environment", range(4))),
+    # scripts/verify/fuzz.py has more
+    *slow(("options", range(25, 35)), ("paths", range(25, 35)), ("environment", range(4, 6)), ("solve", range(6))),
+])  # fmt: skip
+def test_no_command_ends_in_a_traceback(kind: str, cases: range) -> None:
+    """Hostile options, paths, variables and keys are answered or refused, in time and memory."""
+    found = list(fuzz.results(cases, seed=3, kind=kind))
+    assert len(found) == len(cases)
+    assert [(x.number, x.subject.command, x.text) for x in found if x.outcome not in ("done", "refused")] == []

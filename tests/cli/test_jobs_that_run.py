@@ -78,7 +78,6 @@ def test_a_job_in_words(folder: Path) -> None:
     (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
     (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' is given twice; keep one"),
     (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
-    (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
     (("--job", "squeue.json", "--gpus-per-node", "4"), "squeue.json: a job's file has its gpus_per_node"),
     (("--nodes", "4", "--objective", "step-time"), "--objective step-time needs the job's file; give it"),
 ])  # fmt: skip
@@ -185,24 +184,16 @@ def test_a_queue(folder: Path) -> None:
 NO = [
     ("defragment", "no moves free 1 leaf more; infeasible", ("pieces", "not divided", "no running job has")),
     ("preempt --nodes 17", "job 'job' needs 17 nodes > 16 free with every running job stopped", ("stopped whole",)),
-    (
-        "preempt --nodes 8 --max-split 0",
-        "job 'job' needs 8 nodes and at most 0 split groups, which no choice of jobs to stop leaves room for",
-        ("at most 0 groups split", "none is moved", "stopped whole"),
-    ),
-    (
-        "resize --name full-1 --mesh data=4 --to data=14",
-        "job 'full-1': 10 nodes are missing > 6 free",
-        ("stays on its",),
-    ),
+    ("preempt --nodes 8 --max-split 0",
+     "job 'job' needs 8 nodes and at most 0 split groups, which no choice of jobs to stop leaves room for",
+     ("at most 0 groups split", "none is moved", "stopped whole")),
+    ("resize --name full-1 --mesh dp=4 --to dp=14", "job 'full-1': 10 nodes are missing > 6 free", ("stays on its",)),
     ("queue --job large.json", "0 jobs run, 0 split groups; infeasible", ("order of the queue", "busy ones stay busy")),
     ("place --nodes 17", "job 'job' needs 17 nodes > 16 free", ("taken whole", "busy ones stay busy")),
-    (
-        "place --job segments.json --busy m[01-02,05-06,09-10,13-14]",
-        "job 'large' needs 9 nodes in whole segments of 3 > 0 free",
-        ("each 3 consecutive nodes stay in one block", "taken whole"),
-    ),
-]
+    ("place --job segments.json --busy m[01-02,05-06,09-10,13-14]",
+     "job 'large' needs 9 nodes in whole segments of 3 > 0 free",
+     ("each 3 consecutive nodes stay in one block", "taken whole")),
+]  # fmt: skip
 
 
 @each(("words", "says", "rules"), NO)
@@ -221,12 +212,6 @@ def test_a_no_names_the_rules_that_it_was_given(folder: Path, words: str, says: 
     assert more[-1].startswith("given: ") and all(rule in more[-1] for rule in rules)
 
 
-def test_own_placements_run_too(folder: Path) -> None:
-    assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
-    result = run("preempt", "--running", "squeue.json", "--running", "placed.json", "--nodes", "4", "--json")
-    assert (folder / "placed.json").exists() and result.exit_code == 0
-
-
 @each(("wrong", "complaint"), [
     ({"nodes": ["m02", "m02"]}, "placed.json: nodes: 'm02' is listed twice; give the placement as it runs"),
     ({"segmnt_nodes": 2}, "placed.json: segmnt_nodes: unknown key; did you mean 'segment_nodes'?"),
@@ -234,6 +219,8 @@ def test_own_placements_run_too(folder: Path) -> None:
 def test_a_running_placement_is_read_as_strictly_as_one_to_repair(folder, wrong, complaint) -> None:
     placed = folder / "placed.json"
     assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
+    both = ["--running", "squeue.json", "--running", "placed.json"]
+    assert run("preempt", *both, "--nodes", "4").exit_code == 0
     placed.write_text(json.dumps(json.loads(placed.read_text()) | wrong))
     assert complaint in refusal(run("defragment", "--running", "placed.json"))
 

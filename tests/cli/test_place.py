@@ -1,21 +1,20 @@
-"""`planner place`: what goes where, exit codes, and what is refused by name."""
+"""`planner place`: what goes where, exit codes, what is refused by name; `planner topology`: read, told, written."""
 
 import json
 import os
 import subprocess
-import sys
 from contextlib import chdir
 from pathlib import Path
 
 import pytest
 from cluster_worlds import some_busy, tree
-from commands import invoke, run_here
+from commands import invoke, refusal, run_here
 from each_case import each
 from stored_plans import stored
 
 from planner.checks.placement import check_placement
-from planner.cluster import GroupKind, Job, Placement, expand
-from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_states
+from planner.cluster import GroupKind, Job, Placement, Topology, TopologyBlock, expand
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_topology
 from planner.models.placement import placement_levels
 
 TOPOLOGY = tree([8, 8, 8, 8], 2)
@@ -47,34 +46,13 @@ def test_json_is_a_placement_with_arguments(files: Path) -> None:
     assert check_placement(TOPOLOGY, JOB, placement, busy=[f"n0000{i}" for i in range(3)]) == []
 
 
-def test_failed_nodes_are_replaced(files: Path) -> None:
-    assert place(files, "--format", "json", "-o", "run.json").returncode == 0
-    before = json.loads((files / "run.json").read_text())["nodes"]
-    out = place(files, "--running", "run.json", "--replace", before[4])
-    assert (out.returncode, out.stderr) == (0, "")
-    after = expand(out.stdout.strip())
-    assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [4]
-
-
 @each(("form", "first"), [
     ("sbatch", "sbatch --job-name=run -N18"), ("hostfile", "n0"), ("mpi-hostfile", "n0"), ("rankfile", "rank 0="),
-    ("kueue", "apiVersion"), ("volcano", "apiVersion"),
+    ("kueue", "apiVersion"), ("volcano", "apiVersion"), ("hostlist", "n[00000-0000"),
 ])  # fmt: skip
 def test_every_scheduler_is_written_for(files: Path, form: str, first: str) -> None:
-    """Of a hostlist nothing else is on stdout; nodes that are down are left out."""
     out = place(files, "--format", form)
-    assert (out.returncode, out.stderr) == (0, "")
-    assert first in out.stdout[:200]
-    (files / "states").write_text("n[00001-00031] idle\nn00000 down\n")
-    out = place(files, "--state", "states")
-    nodes = expand(out.stdout.strip())
-    assert (out.returncode, out.stderr, len(nodes), "n00000" in nodes) == (0, "", 18, False)
-
-
-def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
-    out = place(files, "--busy", "n[00000-00020]")
-    given = "given: nodes are taken whole, and busy ones stay busy"
-    assert (out.returncode, out.stdout) == (3, f"job 'run' needs 18 nodes > 11 free\n{given}\n")
+    assert (out.returncode, out.stderr) == (0, "") and first in out.stdout[:200]
 
 
 @each(("args", "says"), [
@@ -84,10 +62,6 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
     (["--replace", "n00001"], "--replace, --running: give both"),
     (["--replace", "n00001", "--running", "job.json"], "job.json: mesh: unknown key"),
     (["--time-limit", "-1"], "--time-limit: must be a number from 0 to 1,000,000,000"),
-    (["--time-limit", "nan"], "--time-limit: must be a number from 0 to 1,000,000,000"),
-    (["--threads", "0"], "--threads: must be a whole number from 1 to 1,024 (is 0)"),
-    (["--seed", "99999999999999999999"], "--seed: must be a whole number from 0 to 2,147,483,647"),
-    (["--seed", "-1"], "--seed: must be a whole number from 0 to 2,147,483,647 (is -1)"),
     (["--topology-name", "none", "--topology", "t.yaml"], "t.yaml: there is no topology 'none'; did you mean"),
     (["-o", "no/where.json"], "its folder does not exist"),
     (["--job", "topology.conf"], "fix the JSON there"),
@@ -115,43 +89,26 @@ def test_a_job_that_would_do_harm_is_refused(files: Path, change: dict[str, obje
     assert says in out.stderr
 
 
-def crowded(files: Path) -> list[str]:
-    """Write a cluster and a job that need a search, and return the arguments that place it."""
-    topology = tree([32] * 64, 16)
+def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 130 with a whole file that replays, and nothing else; busy nodes are read of their states."""
+    topology = tree([32] * 64, 16)  # a search is needed
     (files / "topology.conf").write_text(TOPOLOGY_WRITERS["conf"](topology))
     kinds = [GroupKind(name=f"g{n}", size=n, count=1600 // 4 // n) for n in (16, 13, 8, 4)]
     (files / "job.json").write_text(Job(name="run", groups=tuple(kinds)).model_dump_json())
-    (files / "busy").write_text("".join(f"{n} alloc\n" for n in some_busy(topology, 0.2, 1)))
-    states = read_states(files / "busy").busy
+    busy = some_busy(topology, 0.2, 1)
     every = (node for switch in topology.switches for node in switch.nodes)
-    (files / "states").write_text("".join(f"{n} {'alloc' if n in states else 'idle'}\n" for n in every))
-    paths = {"--topology": "topology.conf", "--job": "job.json", "--state": "states", "-o": "out.json"}
-    return ["place", *(x for option, name in paths.items() for x in (option, str(files / name))), "--format", "json"]
-
-
-def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit 130 with a whole file that replays, and nothing beside it."""
-    before = crowded(files)
+    (files / "states").write_text("".join(f"{n} {'alloc' if n in busy else 'idle'}\n" for n in every))
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(placement_levels, "improve", interrupted)
-    out = invoke(*before)
-    assert out.exit_code == 130
+    out = place(files, "--state", "states", "-o", "out.json", "--format", "json")
+    assert out.returncode == 130
     data = json.loads((files / "out.json").read_text())
     assert (data["stopped"], data["certificate"]["status"]) == ("interrupted", "feasible")
-    assert len(data["nodes"]) == len(set(data["nodes"]))
+    assert len(data["nodes"]) == len(set(data["nodes"])) and not set(busy) & set(data["nodes"])
     assert [f.name for f in files.iterdir() if f.name.startswith(".")] == []
-
-
-def test_a_tenth_of_a_second_places(files: Path) -> None:
-    """Exit 4 where the proof is not done, with a placement and its gap all the same."""
-    arguments = [*crowded(files), "--time-limit", "0.1"]
-    out = subprocess.run([sys.executable, "-m", "planner", *arguments], capture_output=True, text=True, check=False)
-    data = json.loads((files / "out.json").read_text())
-    assert (out.returncode, out.stderr) == (0 if data["certificate"]["status"] == "optimal" else 4, "")
-    assert len(data["nodes"]) == sum(len(g["nodes"]) for g in data["groups"])
 
 
 def test_a_link_stays_and_its_file_changes(files: Path) -> None:
@@ -182,3 +139,38 @@ def test_a_plan_that_counts_on_whole_pipelines_is_told_of(tmp_path: Path) -> Non
     by_step = run_here("place", "--topology", topology, "--job", job, "--objective", "step-time")
     assert told.returncode == by_step.returncode == 0
     assert "to keep pipelines under one leaf; --objective step-time" in told.stderr and by_step.stderr == ""
+
+
+BLOCKED = tree([8, 8, 4], 2, block=4)
+
+
+@each(("topology", "says"), [
+    (BLOCKED, "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"),
+    (tree([1], 2, block=1), "1 node, 1 leaf of 1, 1 switch of tier 2, 1 block inside the leaves\n"),
+])  # fmt: skip
+def test_a_topology_is_summed_up_and_written_as_it_is(topology: Topology, says: str, tmp_path: Path) -> None:
+    """From a file to another format and back: the same leaves under the same switches."""
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](topology))
+    done = invoke("topology", tmp_path / "t.yaml")
+    assert (done.exit_code, done.stdout) == (0, says)
+    for form in ("conf", "yaml"):
+        assert invoke("topology", tmp_path / "t.yaml", "--format", form, "-o", tmp_path / f"t2.{form}").exit_code == 0
+        again = read_topology(tmp_path / f"t2.{form}")
+        assert again.switches == topology.switches
+        assert again.blocks == (topology.blocks if form == "yaml" else ())
+
+
+def test_blocks_alone_are_a_level_for_kueue() -> None:
+    blocks = TopologyBlock(name="b0", nodes=("n0", "n1")), TopologyBlock(name="b1", nodes=("n2",))
+    text = TOPOLOGY_WRITERS["kueue"](Topology(kind="block", blocks=blocks))
+    domains = [text.count(f"accelerator.topograph.run/domain: {block.name}") for block in blocks]
+    assert (text.count("nodeLabel: "), domains) == (2, [2, 1])
+
+
+@each(("args", "says"), [
+    (["--format", "xml"], "must be one of conf, yaml, kueue, volcano"), (["-o", "x"], "say in which --format"),
+    (["--name", "no"], "no topology 'no'"),
+])  # fmt: skip
+def test_a_topology_that_cannot_be_written_is_refused(tmp_path: Path, args: list[str], says: str) -> None:
+    (tmp_path / "t.yaml").write_text(TOPOLOGY_WRITERS["yaml"](BLOCKED))
+    assert says in refusal(invoke("topology", tmp_path / "t.yaml", *args))

@@ -124,33 +124,26 @@ def test_a_signal_ends_the_reading_of_a_file(number, before, tmp_path, monkeypat
 @each("number", SIGNALS)
 def test_a_signal_ends_the_search_for_a_conflict(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer stays infeasible, as it is proven; its rules are not determined, and none is said to be needed."""
-    asked = []
 
-    def asks(*args: Any) -> Any:
-        asked.append(args)
+    def asks(*_: Any) -> Any:
         os.kill(os.getpid(), number)
         return np.ones(1, dtype=bool)
-
-    monkeypatch.setattr(conflict, "pipelines_in_memory", asks)
-    done, plan = solve(tmp_path, memory_reserve_fraction=0.9999)
-    assert asked and done.exit_code == ExitCode.INFEASIBLE and plan.status == "infeasible" and plan.conflict is not None
-    assert plan.conflict.rules == () and "not determined (interrupted); they are among" in plan.conflict.reason
-    assert "without any one of them" not in done.stdout and "not determined (interrupted)" in done.stdout
-    assert check(plan) == []
-
-
-@each("number", SIGNALS)
-def test_a_signal_before_any_rule_is_judged(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While pairs of sites are priced by their fibre: what is proven infeasible is not called unknown."""
 
     def priced(*asked: Any) -> Any:
         os.kill(os.getpid(), number)
         asked[-1].check()
 
-    monkeypatch.setattr(conflict, "_unjoined", priced)
-    done, plan = solve(tmp_path, budget_usd=1.0)
-    assert done.exit_code == ExitCode.INFEASIBLE and plan.status == "infeasible" and plan.conflict is not None
-    assert plan.conflict.reason.endswith("not determined (interrupted)") and check(plan) == []
+    undetermined = "not determined (interrupted)"
+    for name, call, limits, more in (
+        ("pipelines_in_memory", asks, {"memory_reserve_fraction": 0.9999}, "; they are among"),
+        ("_unjoined", priced, {"budget_usd": 1.0}, ""),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(conflict, name, call)
+            done, plan = solve(tmp_path, **limits)
+        assert (done.exit_code, plan.status, plan.conflict.rules) == (ExitCode.INFEASIBLE, "infeasible", ())
+        assert undetermined + more in plan.conflict.reason and undetermined in done.stdout
+        assert "without any one of them" not in done.stdout and check(plan) == []
 
 
 @each("number", SIGNALS)

@@ -17,7 +17,7 @@ from worked_plan import small
 
 from planner.cli import console as watches
 from planner.cli import main
-from planner.cli.console import ProgressOptions, Watch, print_or_write, watched, watching
+from planner.cli.console import ProgressOptions, Watch, print_or_write, watching
 from planner.errors import InputError, needed
 from planner.files import json_or_text, write_atomically
 from planner.solvers.progress import IncumbentFound
@@ -151,24 +151,15 @@ def test_sweeping_and_placing_log_too(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [line.split("  ")[-1] for line in lines][1:] == ["placing", "placed: optimal"]
 
 
-def test_a_watched_command_keeps_its_name_and_its_end() -> None:
-    def fails() -> None:
-        """Fail."""
-        raise KeyError("x")
-
-    wrapped = watched(fails)
-    assert (wrapped.__name__, wrapped.__doc__) == ("fails", "Fail.")
-    with pytest.raises(KeyError):
-        wrapped()
-    assert watches._current is None
-    with ProgressOptions().line() as w:  # outside a command
+def test_outside_a_command_lines_go_nowhere() -> None:
+    with ProgressOptions().line() as w:
         assert isinstance(w, Watch)
         w("a line")
     assert watches._current is None
 
 
-PLANNER = [sys.executable, "-m", "planner"]
 LONG = "a" * 300
+ASCII = {"PYTHONIOENCODING": "ascii"}
 
 
 @pytest.fixture
@@ -187,12 +178,10 @@ def test_closed_streams(plan: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "0\n")
 
 
-@pytest.mark.parametrize(
-    "more", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
-)
+@pytest.mark.parametrize("more", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ASCII])
 def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
-    environment = {**os.environ, **more}
-    done = subprocess.run([*PLANNER, "show", plan], check=False, capture_output=True, env=environment)
+    command = [sys.executable, "-m", "planner", "show", plan]
+    done = subprocess.run(command, check=False, capture_output=True, env=os.environ | more)
     assert done.returncode == 0 and done.stdout.decode().startswith("北京")
 
 
@@ -220,12 +209,6 @@ def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch
     done = run_here(*words)
     assert done.returncode == 2 and LONG in done.stderr and "stdout" not in done.stderr and ";" in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@each("output", ["/", ".", "..", "none/x", ""])
-def test_an_output_that_is_a_folder(output: str) -> None:
-    done = run_here("init", "-o", output)
-    assert done.returncode == 2 and ("is a folder; " in done.stderr or "does not exist; " in done.stderr)
 
 
 def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

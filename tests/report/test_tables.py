@@ -95,17 +95,12 @@ def test_of_many_the_best_are_named() -> None:
 
 
 def test_an_object_of_the_catalogue_is_changed_by_its_name() -> None:
-    """Of another model its name is said, not the dozen figures behind it; more than four changes are counted."""
+    """Another model is its name, more than four changes are counted, and words about an instance are no change."""
     old = {"workload.model.name": "a", "workload.model.layers": 10, "limits.budget_usd": 1e9}
     new = {"workload.model.name": "b", "workload.model.layers": 20, "limits.budget_usd": 2e9}
     assert changes(side("x", old), side("y", new)) == "workload.model a -> b, limits.budget_usd 1B -> 2B (+100 %)"
     many = {f"limits.x{n}": n for n in range(7)}
     assert changes(side("x", {}), side("y", many)).endswith("limits.x3 none -> 3, 3 other values")
-    assert changes(side("x", old), side("y", old)) == "the same instance"
-
-
-def test_words_about_an_instance_are_no_change() -> None:
-    """Its own name, sources and notes make no other question; the name of a part of it does."""
     plan = small()
     about = {"instance__name": "other", "instance__source": "a list of prices", "instance__note": "as of May"}
     named = edited(plan, **about, instance__hardware__rack__note="measured")
@@ -145,18 +140,6 @@ def test_unsourced_figures_are_named() -> None:
     assert list(without_source(limits, "limits")) == [] != list(without_source(limits, "other"))
 
 
-@each("where", ["plan", "point", "objective"])
-def test_a_row_with_a_number_that_no_float_holds_is_refused(where: str) -> None:
-    """Such a row is named by its line; it used to end a comparison in an overflow."""
-    row = {
-        "index": 0, "key": "k", "point": {}, "status": "optimal", "seconds": 1,
-        where: {"name": "days", "value": 10**400},
-    }  # fmt: skip
-    line = json.dumps({"point": {}, **row}).encode() + b"\n"
-    with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
-        parse_rows(Path("rows.jsonl"), line)
-
-
 def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     """Return the rows of a table with one figure beside the status, from a file."""
     lines = [f"{n},k{n},{point},optimal,{cell}" for n, cell in enumerate(cells)]
@@ -171,42 +154,35 @@ def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:
     ("9" * 299, 10**299 - 1), ("9" * 300, 1e300), ("-" + "9" * 308, -1e308),
 ])  # fmt: skip
 def test_a_cell_is_a_number_or_a_word(tmp_path: Path, cell: str, figure: object) -> None:
-    """Whole numbers stay whole as far as any float holds them too; what only sounds like a number is a word."""
-    (side,) = sides(tmp_path, cell)
+    """Whole numbers stay whole as far as floats hold them; what sounds like a number is a word, and nothing a dash."""
+    side, none = sides(tmp_path, cell, "")
     found = side.figures["figure"]
-    assert (found, type(found)) == (figure, type(figure))
-
-
-def test_an_empty_cell_is_no_figure(tmp_path: Path) -> None:
-    """A row without a figure has none of its name, and a column that has it stands beside a dash."""
-    a, b = sides(tmp_path, "", "3")
-    assert "figure" not in a.figures and b.figures["figure"] == 3
-    assert table(["a", "b"], rows_of([a, b])).splitlines()[-1].split() == ["figure", "-", "3"]
+    assert (found, type(found)) == (figure, type(figure)) and "figure" not in none.figures
+    words = table(["a", "b"], rows_of([none, side])).split()
+    assert words[words.index("figure") + 1] == "-"
 
 
 @each("cell", ["9" * 309, "-" + "9" * 5000, "1e309"])
 def test_a_number_that_no_float_holds_is_refused(tmp_path: Path, cell: str) -> None:
-    """It names the file, the line, the column and how the number begins, in any column."""
+    """It names the file, the line, the column and how the number begins, in any column, and in a row of JSON."""
     with pytest.raises(InputError, match=rf"rows\.csv: line 3: figure: {cell[:40]} is beyond .* finite figure"):
         sides(tmp_path, "1", cell)
     with pytest.raises(InputError, match=r"rows\.csv: line 2: limits\.x: .* is beyond"):
         sides(tmp_path, "1", point=cell)
-
-
-def test_long_numbers_are_compared_by_the_command_too(tmp_path: Path) -> None:
-    """A figure of 299 digits stands beside another one, in a table and as JSON."""
-    sides(tmp_path, "9" * 299, "5")
-    path = str(tmp_path / "rows.csv")
-    assert "5e-299x" in invoke("compare", path).output
-    found = invoke("compare", path, "--json")
-    assert json.loads(found.output, parse_constant=pytest.fail)["figure"] == [10**299 - 1, 5]
+    row = {"index": 0, "key": "k", "point": {}, "status": "optimal", "seconds": 1}
+    for where in ("plan", "point", "objective"):
+        line = json.dumps(row | {where: {"name": "days", "value": 10**400}}).encode() + b"\n"
+        with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
+            parse_rows(Path("rows.jsonl"), line)
 
 
 @each("path", ["./rows.csv", "..//{0}/rows.csv"])
 def test_a_path_with_dots_is_the_file_that_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str):
-    """A file, and a row of it, are compared by whatever path names them, on a terminal of no number of lines too."""
-    sides(tmp_path, "1", "2")
+    """Rows are compared by whatever path names them, on a terminal of no number of lines too, and in full."""
+    sides(tmp_path, "9" * 299, "5")
     monkeypatch.chdir(tmp_path)
     path = path.format(tmp_path.name)
     assert invoke("compare", path, env={"LINES": "²"}).output == invoke("compare", "rows.csv").output
-    assert "(2x)" in invoke("compare", f"{path}#0", f"{path}#1").output
+    assert "5e-299x" in invoke("compare", f"{path}#0", f"{path}#1").output
+    found = json.loads(invoke("compare", path, "--json").output, parse_constant=pytest.fail)
+    assert found["figure"] == [10**299 - 1, 5]

@@ -1,30 +1,183 @@
 """The documentation: its commands run and print what it says, its files and links are there, terms are current."""
 
+import contextlib
+import io
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
+import traceback
 import urllib.request
+import venv
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+from unittest import mock
 
 import documentation
 import make_architecture
 import make_reference as references
 import pytest
+from commands import ROOT, run_here
 from each_case import each
-from page_commands import require_known_commands, run_block, run_page_command
 from slurm_controller import controller, why_not
+from stored_plans import SOLVED, file_of
 
 from planner.cli.plan_commands import kept_types
 from planner.cluster import expand, fold_names
 from planner.formats.cluster_files import read_topology
 from planner.formats.topologies import write_conf
+from planner.instance.instance import Instance, instance_sha256
+from planner.models import Options
+from planner.plan.plan import Plan
+from planner.plan.plan_files import read_plan
+from planner.planning import solve
+from planner.planning.solve import solve_instance
 
-ROOT = Path(__file__).parents[2]
+# Commands and programs run inside the test's own process, as tests/helpers/commands.py does.
+OF_A_SHELL = re.compile(r"[;&<>`$*]")  # what a shell does more than to start a command and hand its output on
+PIPED = re.compile(r"((?:[^|'\"]|\"[^\"]*\"|'[^']*')*)\|?(.*)", re.DOTALL)  # a command, and what reads it
+OWN_PROCESSES = "Executor", "__main__"  # of programs whose functions other processes load
+
+
+def run_page_command(language: str, command: str, folder: Path) -> CompletedProcess[str] | None:
+    """Run a program, or a command of `planner` and what reads its output; None for what asks more of a shell."""
+    if language == "python":
+        return None if any(word in command for word in OWN_PROCESSES) else _program(command, folder)
+    found = PIPED.fullmatch(command.replace("\\\n", " "))
+    first, rest = found.groups() if found else (command, "")
+    words = [] if found is None or OF_A_SHELL.search(first) else shlex.split(first)
+    if words[:1] != ["planner"]:
+        return None
+    with _inside(folder):
+        ran = run_here(*words[1:])
+    if not rest:
+        return ran
+    shell = ["bash", "-o", "pipefail", "-c", rest]
+    read = subprocess.run(shell, input=ran.stdout, capture_output=True, text=True, cwd=folder, check=False)
+    return CompletedProcess(words, read.returncode or ran.returncode, read.stdout, ran.stderr + read.stderr)
+
+
+def require_known_commands(block: documentation.Block, there: set[str]) -> None:
+    """Require that the commands of a page's block are as `planner` has them, of files that are `there` by then."""
+    there.update([block.file] if block.file else ())
+    for command, _ in block.commands if block.language == "console" else ():
+        there.update(documentation.written(command))
+        assert list(documentation.faults(command, there)) == [], f"{block.where}: {command}"
+
+
+def run_block(block: documentation.Block, folder: Path, **how: Any) -> list[str]:
+    """Run a page's block: its commands end as it says and print what is marked stable; return all that they print."""
+    printed, ran = list[str](), documentation.run(block, folder, **how)
+    for one, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=bool(ran)):
+        assert one.status == status, f"{block.where}: {one.command}\n{one.errors}"
+        if "stable" in block.words:
+            assert documentation.timeless(one.printed) == documentation.timeless(one.shown), (block.where, one.command)
+        printed += one.printed
+    return printed
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Work in a folder, at the width that pages have, on plans that are stored or that a page before has solved."""
+    width, solver = mock.patch.dict(os.environ, COLUMNS="120"), mock.patch.object(solve, "solve_instance", _plan)
+    with contextlib.chdir(folder), width, solver:
+        yield
+
+
+def _plan(instance: Instance, options: Options, *others: Any, **how: Any) -> Plan:
+    """Solve what asks for a gap or a seed, and any other instance once: tests compare stored plans with it.
+
+    A limit of time that is not reached changes no plan.
+    """
+    if replace(options, time_limit=None) != Options():
+        return solve_instance(instance, options, *others, **how)
+    known, file = instance_sha256(instance), file_of(instance)
+    if known not in SOLVED:
+        plan = read_plan(file) if file.exists() else solve_instance(instance, options, *others, **how)
+        if plan.stopped in ("limit", "interrupted"):
+            return plan
+        SOLVED[known] = plan
+    return SOLVED[known]
+
+
+def _program(text: str, folder: Path) -> CompletedProcess[str]:
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with _inside(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            exec(compile(text, "page", "exec"), {"__name__": "page"})
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+    return CompletedProcess([text], status, out.getvalue(), err.getvalue())
+
+
+TOURS = "docs/tours.md"
+# What each reader is told at the end: a word of the output of each tour, in order.
+ANSWERS = {
+    "The capacity planner": (r"^mine: optimal$", r"Trains in \d+\.\d days", r"2 of 2 points"),
+    "The network architect": (r"^cluster-1k: optimal$", r"FABRIC ", r"leaf racks", r"^part,where,count", r"SLOWDOWN"),
+    "The ML-systems engineer": (r"^one-rack: your", r"^one-rack: optimal$", r"layout.tensor_parallel", r"torchrun"),
+    "The cluster operator": (r"2 leaves of 8", r"moves free leaf1; optimal", r"^n\[01-05\]$", r"True \[\]"),
+}
+
+
+def tours() -> dict[str, list[documentation.Block]]:
+    """Return the blocks of the page of tours by the reader whose tour they are of."""
+    text, found = (ROOT / TOURS).read_text(encoding="utf-8"), dict[str, list[documentation.Block]]()
+    for block in documentation.blocks(TOURS, text):
+        *_, reader = re.findall(r"^## ([^:\n]*)", text[: block.span[0]], re.MULTILINE)
+        found.setdefault(reader, []).append(block)
+    return found
+
+
+def test_each_reader_has_a_tour() -> None:
+    """What the four readers type is there: commands as they are, files of theirs and none of the repository."""
+    assert set(tours()) == set(ANSWERS)
+    for blocks in tours().values():
+        there: set[str] = set()
+        for block in blocks:
+            require_known_commands(block, there)
+            assert not re.search(r"\b(?:instances|scripts|docs|tests)/", block.body), block.where
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of a fresh environment that has the wheel, and of this one only what the wheel depends on."""
+    folder = tmp_path_factory.mktemp("installed")
+    wheels, home = folder / "wheels", folder / "venv"
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    venv.create(home)
+    python, wheel = home / "bin" / "python", next(wheels.glob("*.whl"))
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, check=True, capture_output=True, cwd=folder)
+    # A line with a path adds the packages there behind the environment's own, and reads no .pth of theirs.
+    (own,) = home.glob("lib/*/site-packages")
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", ANSWERS)
+def test_a_tour_is_followed_to_its_answer(reader: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Commands end and print as the page says, and the reader has the answers; one tour has the wheel alone."""
+    how: dict[str, Any] = {"here": run_page_command}
+    if reader == "The ML-systems engineer":
+        how = {"python": str(request.getfixturevalue("installed"))}
+        where = replace(tours()[reader][0], language="python", body="import planner; print(planner.__file__)", words=())
+        (file,) = run_block(where, tmp_path, **how)
+        assert Path(file).is_relative_to(Path(how["python"]).parents[1])
+    printed = [line for block in tours()[reader] for line in run_block(block, tmp_path, **how)]
+    for answer in ANSWERS[reader]:
+        assert any(re.search(answer, line) for line in printed), answer
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
@@ -37,7 +190,7 @@ def headings(text: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in documentation.PAGES if p != "docs/tours.md"])  # followed in tests/tours
+@pytest.mark.parametrize("page", [p for p in documentation.PAGES if p != TOURS])
 def test_commands_run(page: str, tmp_path: Path) -> None:
     """Every command of a page ends as it says and prints what is marked stable; slow ones are only parsed."""
     documentation.prepare(tmp_path)
@@ -75,14 +228,6 @@ def test_references_are_current(page: str) -> None:
 ])  # fmt: skip
 def test_a_wrong_command_is_told(command: str, told: list[str]) -> None:
     assert list(documentation.faults(command, {"a.json"})) == told
-
-
-def test_stale_references_are_told(tmp_path, monkeypatch, capsys):
-    """The script's check ends with 1 and names a page that is not current."""
-    monkeypatch.setattr(references, "DOCS", tmp_path)
-    monkeypatch.setattr("sys.argv", ["make_reference.py", "--check"])
-    assert references.main() == 1
-    assert "docs/plan.md is not current" in capsys.readouterr().out
 
 
 def test_the_picture_of_the_layers_is_current() -> None:

@@ -6,30 +6,29 @@ from collections import Counter
 from collections.abc import Iterator
 
 import networkx as nx
-from banned_words import BANNED, words_of
 from layers import area, arrows, layer, modules
 from tiers import FIRST, ONE, chosen
 
 MAX_LINES = 600  # of a file
-ALLOWED: frozenset[tuple[str, str]] = frozenset()  # arrows that run up all the same; at most five
+
+# Words that names in the package avoid, and what to write instead.
+BANNED = {
+    "again": "recompute", "bare": "without, and the noun that is missing", "beyond": "tolerance",
+    "border": "WAN gateway", "borders": "WAN gateways", "calm": "the slowdown that is meant", "floors": "lower bounds",
+    "hair": "EPS", "handoff": "requests", "held": "incumbent, solution, or the noun that is meant",
+    "pace": "strategy, or the seconds that are meant", "paces": "strategies", "said": "reported",
+    "settled": "known, or what is done", "stands": "report, or the verb that is meant", "story": "summary",
+    "tells": "returns", "told": "reported, stated", "vector": "elementwise",
+}  # fmt: skip
 
 
-def test_arrows_run_down() -> None:
-    upward = {(a, b) for a, targets in arrows().items() for b in targets if layer(b) < layer(a)}
-    assert upward == ALLOWED
-    assert len(ALLOWED) <= 5
-
-
-def test_no_circles() -> None:
+def test_arrows_run_down_and_none_in_a_circle() -> None:
+    """No file imports one of a layer above, and the checker reaches no formulation."""
+    assert {(a, b) for a, targets in arrows().items() for b in targets if layer(b) < layer(a)} == set()
     files = nx.DiGraph([(a, b) for a, targets in arrows().items() for b in targets])
     folders = nx.DiGraph([(area(a), area(b)) for a, b in files.edges if area(a) != area(b)])
-    assert list(nx.simple_cycles(files)) == []
-    assert list(nx.simple_cycles(folders)) == []
-
-
-def test_the_checker_knows_no_formulation() -> None:
-    graph = nx.DiGraph([(a, b) for a, targets in arrows().items() for b in targets])
-    reached = {b for a in graph if a.startswith("planner.checks") for b in nx.descendants(graph, a)}
+    assert list(nx.simple_cycles(files)) == list(nx.simple_cycles(folders)) == []
+    reached = {b for a in files if a.startswith("planner.checks") for b in nx.descendants(files, a)}
     assert {m for m in reached if m.startswith(("planner.models", "planner.solvers"))} == set()
 
 
@@ -47,6 +46,11 @@ def defined_names(tree: ast.AST) -> Iterator[str]:
             yield node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+
+
+def words_of(name: str) -> list[str]:
+    """Split a name in snake case or camel case into its words, in lower case."""
+    return [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
 
 
 def test_class_names_are_unique() -> None:

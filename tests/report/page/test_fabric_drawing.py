@@ -166,21 +166,17 @@ def test_lines_are_the_wider_the_more_they_carry(name: str) -> None:
             assert wide / width == pytest.approx((other / rate) ** 0.5, rel=0.05)
 
 
-def test_a_picture_of_another_plan_is_refused() -> None:
-    """Where a tier states other switches than are wired there is no picture."""
-    tiers = (WORKED.fabric.tiers[0].replaced(switches=16),)
-    with pytest.raises(ValueError, match="16 leaf switches are stated"):
-        fabric_tiers(replace(WORKED, fabric=built(DESIGNS["rail 1k"]).fabric.replaced(tiers=tiers)))
-
-
 def test_each_model_is_named_with_its_count() -> None:
-    """Tiers of other models than the leaves are no switches of the leaves' model."""
+    """Tiers of other models than the leaves are no switches of theirs; other switches than are wired are refused."""
     leaves, *above = WORKED.fabric.tiers
     tiers = leaves, *(tier.replaced(switch="larger") for tier in above)
     switches, own = sum(tier.switches for tier in tiers), WORKED.fabric.switch
     assert f"{switches} switches of {own}, " in words(WORKED)
     mixed = words(replace(WORKED, fabric=WORKED.fabric.replaced(tiers=tiers)))
     assert f"{switches} switches ({leaves.switches} of {own}, {switches - leaves.switches} of larger), " in mixed
+    wrong = built(DESIGNS["rail 1k"]).fabric.replaced(tiers=(leaves.replaced(switches=16),))
+    with pytest.raises(ValueError, match="16 leaf switches are stated"):
+        fabric_tiers(replace(WORKED, fabric=wrong))
 
 
 def test_the_file_has_its_own_colours() -> None:
