@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from curves import curve
 from each_case import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,8 +15,10 @@ from pydantic import ValidationError
 from worked_plan import edited, edited_at, leaves, named, rules, small, with_entries
 
 from planner.api.plans import check
+from planner.checks.cost import curve_share
 from planner.checks.rule import at_most, exceeds, must_equal, same, show
 from planner.errors import InputError
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 
@@ -158,3 +161,24 @@ def test_the_budget_holds_to_the_dollar() -> None:
     over, usd = small(limits__budget_usd=TOTAL - 1000), PLAN.fabric.sites["e1"].cost_usd
     cheap = edited(over, fabric__sites__e1__cost_usd=usd - 1000, cost__total_usd=TOTAL - 1000)
     assert "budget" in rules(cheap)
+
+
+FIRST = (10e6, 40.0, 38.0, 9)  # capital, days, bound on days, racks
+
+
+@each(("points", "share"), [
+    ((), -1.0), ((FIRST,), 40 / 38 - 1), ((FIRST, (11e6, 35.0, 32.0, 9)), 0.1),
+    ((FIRST, (10.5e6, 35.0, 32.0, 9)), 35 / 32 - 1), ((FIRST, (20e6, 35.0, 32.0, 9)), 40 / 32 - 1),
+    ((FIRST, (20e6, 35.0, 32.0, 9), (24e6, 30.0, 22.0, 9)), 30 / 22 - 1), ((FIRST, (20e6, 35.0, None, 9)), math.inf),
+])  # fmt: skip
+def test_the_share_of_a_curve(points: tuple[tuple[float, float, float | None, int], ...], share: float) -> None:
+    """Of two neighbours the dearer covers a plan by its days or by its capital, the cheaper one by its own days."""
+    drawn = curve(points, least_usd=10e6)
+
+    def refused(**changes: Any) -> bool:
+        physics = PlanPhysics(plan=PLAN.replaced(curve=drawn.replaced(**changes)))
+        return any(v.rule == "curve_share" for v in curve_share(physics))
+
+    assert refused(epsilon=min(share, 1e9) * 0.999) == bool(points) and not refused(epsilon=share)
+    assert refused(epsilon=math.inf, least_usd=None) == refused(epsilon=math.inf, least_usd=9.9e6) == bool(points)
+    assert not refused(epsilon=None)
