@@ -50,7 +50,7 @@ AREAS = {
     "network": (
         ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement")),
         (
-            "physics/network", "models/fabric", "checks/network", "checks/test_check_cluster.py",
+            "physics/network", "models/fabric", "checks/network",
             "scheduling/test_session.py", *CHECKS,
         ),
     ),
@@ -71,7 +71,7 @@ AREAS = {
     ),
     "placement": (
         ("models/placement",),
-        ("models/placement", "checks/test_check_cluster.py"),
+        ("models/placement", "checks/network/test_check_placement.py"),
     ),
     "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
     "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),
