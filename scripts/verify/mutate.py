@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("planner", "tests", "instances", "scripts", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
 # Tests of a whole plan's checks, which are those of every area that has some.
 CHECKS = (
-    *(f"checks/test_{x}.py" for x in ("changed_figures", "check", "check_proofs", "own_reckoning")),
+    *(f"checks/test_{x}.py" for x in ("changed_figures", "check", "check_proofs")),
     "planning/test_stored_plans.py",
 )
 

@@ -20,6 +20,13 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "days": {},
     "late": {"limits__deadline_days": 0.001},
     "poor": {"limits__budget_usd": 3e6},
+    "run": {
+        "operation": {"maintenance_share_per_year": 0.03, "staff_usd_per_year": 1e5, "fabric_life_years": 3.0},
+        "hardware__rack__life_years": 2.0,
+        "limits__operation_years": 5.5,
+        "limits__budget_usd": 1e9,
+        **{f"grid__balancing_authorities__{i}__carbon_kg_per_mwh": 300.0 + i for i in range(2)},
+    },
 }
 
 

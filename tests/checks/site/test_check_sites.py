@@ -5,12 +5,10 @@ import time
 from collections.abc import Iterable
 from typing import Any, cast
 
-import changed_figures
 import numpy as np
 import pytest
 from each_case import each
 from stored_plans import stored
-from tiers import more, slow
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
@@ -307,23 +305,6 @@ def broken(plan: Plan) -> set[str]:
 @each("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}])
 def test_a_sound_run_breaks_no_rule(changes: dict[str, Any]) -> None:
     assert rules(with_run(**changes)) == set()
-
-
-@pytest.mark.parametrize("changes", [*slow(ALL), *more({})])
-def test_no_figure_of_the_run_changes_unnoticed(changes: dict[str, Any]) -> None:
-    data = json.loads(with_run(**changes).model_dump_json())
-    found = [x for x in changed_figures.changes(data, each=9) if x.kind.startswith("run.")]
-    assert len(found) > 60
-    missed = [x for x in found if not _noticed(changed_figures.changed(data, x))]
-    assert [(x.kind, x.what) for x in missed] == []
-
-
-def _noticed(data: dict[str, Any]) -> bool:
-    try:
-        plan = Plan.model_validate(data)
-    except ValueError:
-        return True
-    return bool(broken(plan))
 
 
 @each(("path", "change", "rule"), [

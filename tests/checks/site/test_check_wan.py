@@ -198,24 +198,3 @@ def test_three_sites_exchange_around_a_ring() -> None:
     assert (plan.status, plan.wan.exchange, named(plan)) == ("optimal", "ring", set())
     assert sorted((d.a, d.b) for d in plan.wan.demands) == [("e1", "w1"), ("e1", "w2"), ("w1", "w2")]
     assert all(len(d.routes[0].backup_edges) == 2 for d in plan.wan.demands)
-
-
-@pytest.mark.slow
-def test_parallel_edges_stay_apart() -> None:
-    """Two edges between the same nodes, of different ids, survive a cut of either."""
-    edges = [{"a": "A", "b": "B", "id": "north"}, {"a": "A", "b": "B", "id": "south"}]
-    plan = planner.solve(
-        instance_with(pins=LAYOUT, wan__fibre_nodes=PLACES, wan__fibre_edges=edges, wan__protection="one_cut")
-    )
-    assert plan.status == "optimal"
-    assert {e.id for e in plan.wan.edges} >= {"north", "south"}
-
-
-@pytest.mark.slow
-def test_two_sites_without_a_graph_and_one_cut_are_no_plan() -> None:
-    """With two sites at most and one fibre between them no split is left, and the reason names the fibre."""
-    plan = planner.solve(instance_with(pins=LAYOUT, wan__protection="one_cut"))
-    assert plan.status == "infeasible"
-    assert "wan_capacity" in plan.conflict.rules
-    assert {"site_count", "fault_split"} <= set(plan.conflict.rules)
-    assert "carries no exchange between e1-w1; e1-w2" in plan.conflict.reason
