@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from changed_figures import changed, changes, figures, placements, results, unlisted
+from changed_figures import placements, results, unlisted
 from cluster_worlds import tree
 from each_case import each
 from on_trust import ON_TRUST
@@ -53,19 +53,7 @@ def test_figures_of_a_placement_are_noticed(job: Job) -> None:
     assert [(x.change.kind, x.change.what) for x in unlisted(found, kind)] == []
 
 
-def test_every_figure_is_found_and_changed_alone() -> None:
-    data = {"status": "optimal", "cost": {"capex_usd": {"a": 1.0, "b": 2.0}, "operation_years": 1}}
-    kinds = [kind for kind, _, _ in figures(data)]
-    assert kinds.count(".cost.capex_usd.*") == 2 and ".cost.operation_years" in kinds
-    for change in changes(data, each=2):
-        new = changed(data, change)
-        assert new != data
-        new_status = change.kind == "status" or new["status"] == data["status"]
-        assert new_status and data["cost"]["capex_usd"] == {"a": 1.0, "b": 2.0}
-
-
-def test_what_is_on_trust_has_a_reason() -> None:
-    assert all(len(why) > 20 for why in ON_TRUST.values())
+def test_no_value_bound_or_status_is_on_trust() -> None:
     hidden = [p for p in ON_TRUST if p.rpartition(".")[2] in ("value", "bound", "gap", "status", "objective", "*")]
     assert hidden == ["certificate.space.*", "proof.max_racks_by_wired_gpus.*", "model_choice.days_by_flop.*"]
 
