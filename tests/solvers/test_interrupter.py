@@ -21,12 +21,12 @@ from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishi
 
 
 def weights() -> list[list[int]]:
+    """Return the rows and values of a knapsack that takes a solver minutes."""
     r = random.Random(1)
     return [[r.randint(1, 1000) for _ in range(300)] for _ in range(31)]
 
 
 def knapsack() -> cp_model.CpModel:
-    """Return a knapsack of thirty rows that takes a solver minutes."""
     model, (*rows, values) = cp_model.CpModel(), weights()
     picks = [model.new_bool_var(f"{i}") for i in range(300)]
     for row in rows:
