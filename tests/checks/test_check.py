@@ -1,5 +1,6 @@
 """The checker as a whole: silent on a good plan, loads no solver, falls over no bad one, reckons bills by itself."""
 
+import json
 import math
 import re
 import subprocess
@@ -8,11 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from changed_figures import placements, results, unlisted
+from cluster_worlds import tree
 from curves import curve
 from each_case import each
 from joint_toys import PHI, case, toy
+from on_trust import ON_TRUST
 from stored_plans import stored
-from worked_plan import edited, edited_at, named, rules, small, with_entries
+from worked_plan import LAYOUT, edited, edited_at, instance_with, named, rules, small, with_entries
 
 import planner
 from planner import cluster
@@ -21,7 +25,7 @@ from planner.checks import joint_proof, placement, strategy_space_check, strateg
 from planner.checks.cost import curve_share
 from planner.checks.rule import at_most, exceeds, must_equal, same, show
 from planner.checks.strategy_space_check import Space
-from planner.cluster import Job, Topology, TopologySwitch
+from planner.cluster import GroupKind, Job, Topology, TopologySwitch
 from planner.errors import InputError
 from planner.instance.grid import Grid
 from planner.physics import plan_physics
@@ -201,3 +205,71 @@ def test_the_share_of_groups_under_one_leaf(monkeypatch: pytest.MonkeyPatch) -> 
     split = lambda *of, **how: replace(locality(*of, **how), groups_split=1)  # noqa: E731
     monkeypatch.setattr(plan_physics, "locality", split)
     assert "objective[ends]" not in named(plan)
+
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "days": {},
+    "late": {"limits__deadline_days": 0.001},
+    "poor": {"limits__budget_usd": 3e6},
+    "run": {
+        "operation": {"maintenance_share_per_year": 0.03, "staff_usd_per_year": 1e5, "fabric_life_years": 3.0},
+        "hardware__rack__life_years": 2.0,
+        "limits__operation_years": 5.5,
+        "limits__budget_usd": 1e9,
+        **{f"grid__balancing_authorities__{i}__carbon_kg_per_mwh": 300.0 + i for i in range(2)},
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_only_what_is_on_trust_passes(name: str) -> None:
+    plan = stored(instance_with(pins=LAYOUT, **QUESTIONS[name]))
+    found = list(results(json.loads(plan.model_dump_json()), each=1))
+    assert len(found) > 60
+    assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
+
+
+@each("job", [
+    Job(name="mesh", mesh={"pipeline": 2, "data": 4}),
+    Job(name="groups", groups=(GroupKind(name="a", size=6, count=2),)),
+    Job(name="too large", mesh={"pipeline": 20, "data": 4}),
+])  # fmt: skip
+def test_figures_of_a_placement_are_noticed(job: Job) -> None:
+    topology = tree([5, 6, 7, 4], 2)
+    data, kind = json.loads(planner.place(topology, job).model_dump_json()), placements(topology, job)
+    assert list(kind.broken(kind.model.model_validate(data))) == []
+    found = list(results(data, each=1, of=kind))
+    assert len(found) > 60
+    assert [(x.change.kind, x.change.what) for x in unlisted(found, kind)] == []
+
+
+def test_no_value_bound_or_status_is_on_trust() -> None:
+    hidden = [p for p in ON_TRUST if p.rpartition(".")[2] in ("value", "bound", "gap", "status", "objective", "*")]
+    assert hidden == ["certificate.space.*", "proof.max_racks_by_wired_gpus.*", "model_choice.days_by_flop.*"]
+
+
+@each("decision", ["sites", "layout", "fabric", "placement"])
+def test_a_lying_certificate_is_found(decision: str) -> None:
+    """A certificate that calls a plan of a search cut short optimal, with value and bound alike, breaks a rule."""
+    data = json.loads(stored(instance_with(pins=LAYOUT)).model_dump_json())
+    part = data[decision]["certificate"]
+    part |= {"formulation": "an oracle", "solver": "oracle 1.0"}
+    assert {v.rule.partition("[")[0] for v in check(Plan.model_validate(data))} & {
+        "joint_claims",
+        "solvers_named",
+        "formulations",
+    }
+
+
+@pytest.mark.parametrize(("names", "decision", "rule"), [
+    (["limits.budget_usd"], "budget", "no_column"), (["memory", "limits.max_batch_tokens"], "layout", "no_column"),
+    (["limits.deadline_days"], "layout", "known_rules"), (["pins.layout.data_parallel"], "layout", "known_rules"),
+    (["the weather"], "layout", "known_rules"), (["limits.budget_usd"], "layout", "known_rules"),
+])  # fmt: skip
+def test_a_made_up_conflict_is_found(names: list[str], decision: str, rule: str) -> None:
+    sound = stored(instance_with(pins=LAYOUT))
+    refused = stored(instance_with(pins=LAYOUT, limits__budget_usd=3e6)).model_dump(mode="json")
+    made_up = {key: sound.model_dump(mode="json")[key] for key in ("instance", "instance_sha256")}
+    made_up |= {"conflict": {"decision": decision, "rules": names, "reason": "because"}, "proof": {"columns": []}}
+    assert rule in {v.rule for v in check(Plan.model_validate(refused | made_up))}

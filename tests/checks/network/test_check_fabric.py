@@ -1,6 +1,5 @@
 """Rules of the fabric, on both sides of their edges, what an instance asks of one, and the rows of a frontier."""
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -127,6 +126,7 @@ LEAVES = {"fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4, "fabric.le
     ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}), ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
     ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
     ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),
+    ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
     ({"fabric.tiers": 2, "fabric.e1.tiers": 3, "fabric.w1.tiers": 3}, {"known_references"}),  # as a grid has the sites
 ])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
@@ -142,18 +142,13 @@ def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
         assert found == ({f"pins[fabric.{key}]"} if broken else set())
 
 
-@each("share", [0.0, 1.0])
-def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -> None:
-    """Without a share one uplink is enough there; a share of 1 takes as many as GPUs, and the checker asks for them."""
-    asked = json.loads((INSTANCES / "cluster-1k.json").read_text())
-    asked["hardware"]["racks"], asked["network"]["min_core_share"] = 12, share
-    asked["pins"] = {"fabric.tiers": 2, "layout.tensor_parallel": 8, "layout.pipeline_parallel": 4}
-    plan = stored(asked)
-    f = plan.fabric.sites["cluster"]
-    assert f.leaf_domains == 1 and rules(plan) == set()
-    assert (f.tiers[0].up_ports >= f.tiers[0].down_ports) == (share == 1.0)
-    named = plan.replaced(instance__network__min_core_share=1.0)
-    assert ("core_share" in rules(named)) == (share == 0.0)
+@each(("share", "up", "broken"), [(0.0, 1, False), (1.0, 20, True), (1.0, 21, False)])
+def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float, up: int, broken: bool) -> None:
+    """Without a share one uplink is enough there; a share of 1 takes as many of 800 Gb/s as carry 42 NICs of 400."""
+    side = {"rails": 8, "racks": 42, "leaf_down": 42, "rails_per_pod": 8, "domains_per_pod": 1}
+    d = Design(ports=64, leaf_up=up, leaf_bundle=1, nic_gbps=400.0, link_gbps=800.0, **side)
+    found = [v.rule for v in network_limits(instance_with(network__min_core_share=share).network, "rail", d)]
+    assert found == ["core_share"] * broken
 
 
 def reaching(metres: float) -> dict[str, Any]:

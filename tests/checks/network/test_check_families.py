@@ -46,6 +46,9 @@ def test_four_tiers_hold() -> None:
     """The plan breaks nothing; e1 has two zones of four pods, and the pipeline between them leaves its zone."""
     assert check(PLAN) == []
     assert "wirable[e1]" in named(edited_at(PLAN, "instance.network.max_tiers", 3))
+    pinned = {"fabric.tiers": 4, "fabric.core_down_ports": 4}
+    for up, broken in ((4, set()), (2, {"pins[fabric.core_up_ports]"})):
+        assert named(zoned(pins=pinned | {"fabric.core_up_ports": up})) == broken
     f, d = PLAN.fabric.sites["e1"], E1.design
     assert [t.name for t in f.tiers] == ["leaf", "spine", "core", "super-spine"]
     assert (f.zones, d.core_pods, d.cores, d.super_spines) == (2, 4, 2 * 4, 4 * 2)
@@ -86,15 +89,6 @@ def test_a_slow_zone_slows_the_exchange() -> None:
     phi = PLAN.instance.network.transport.slowdown
     assert slow == pytest.approx(phi * 3 / 4 * d.oversubscription["leaf"] * d.oversubscription["spine"] * 4)
     assert slow > fast
-
-
-@each(("pins", "broken"), [
-    ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),
-    ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
-    ({"fabric.core_up_ports": 2}, {"pins[fabric.core_up_ports]"}),
-])  # fmt: skip
-def test_pins_of_four_tiers(pins: dict[str, Any], broken: set[str]) -> None:
-    assert named(zoned(pins=pins)) == broken
 
 
 def test_a_part_full_zone_closes_the_tree() -> None:
