@@ -17,12 +17,8 @@ from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 
-NODES = [
-    {"id": "A", "latitude": 40, "longitude": -77},
-    {"id": "B", "latitude": 36, "longitude": -95},
-    {"id": "C", "latitude": 33, "longitude": -112},
-    {"id": "D", "latitude": 42, "longitude": -95},
-]
+PLACES = {"A": (40, -77), "B": (36, -95), "C": (33, -112), "D": (42, -95)}
+NODES = [{"id": name, "latitude": x, "longitude": y} for name, (x, y) in PLACES.items()]
 EDGES = [{"a": "A", "b": "B"}, {"a": "B", "b": "C"}, {"a": "A", "b": "D"}, {"a": "D", "b": "C"}]
 TRAFFIC = [
     {"name": "checkpoint", "bytes": 1e7, "period_seconds": 10},
@@ -156,14 +152,11 @@ def test_free_fibre_is_counted_by_wavelengths_and_km() -> None:
     assert "certified[wan]" in named(edited_at(plan, "wan.certificate.objective", lambda x: x * 1.001))
 
 
-PLACES = [{"id": "A", "latitude": 40, "longitude": -77}, {"id": "B", "latitude": 33, "longitude": -112}]
+OWN_TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
 
 
 def joined(**edge: Any) -> dict[str, Any]:
-    return {"fibre_nodes": PLACES, "fibre_edges": [{"a": "A", "b": "B"} | edge]}
-
-
-OWN_TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
+    return {"fibre_nodes": NODES[:2], "fibre_edges": [{"a": "A", "b": "B"} | edge]}
 
 
 def demanded(**own: Any) -> dict[str, Any]:
@@ -171,8 +164,8 @@ def demanded(**own: Any) -> dict[str, Any]:
 
 
 @each(("wan", "said"), [
-    ({"fibre_nodes": PLACES}, "fibre_edges: is missing"), (joined(route_km=0), "fibre_edges[0].route_km"),
-    (joined() | {"fibre_nodes": PLACES * 2}, "fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]"),
+    ({"fibre_nodes": NODES}, "fibre_edges: is missing"), (joined(route_km=0), "fibre_edges[0].route_km"),
+    (joined() | {"fibre_nodes": NODES[:2] * 2}, "fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]"),
     (joined() | {"fibre_edges": [EDGES[0]] * 2}, "fibre_edges[1].id: 'A-B' is already that of wan.fibre_edges[0]"),
     (joined(b="a"), "fibre_edges[0].b: 'a' does not exist"), (joined(b="A"), "fibre_edges[0]: both ends are 'A'"),
     (joined(id="e1 access"), "fibre_edges[0].id: must not end in"), ({"protection": "two_cuts"}, "protection"),
