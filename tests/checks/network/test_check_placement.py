@@ -1,5 +1,6 @@
 """Rules of a plan's and of a job's placement, and what sends and rings share against the formula of the search."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -128,7 +129,11 @@ BLOCKS = tuple(TopologyBlock(name=f"b{i}", nodes=NODES[i : i + 1]) for i in rang
 TOPOLOGY = Topology(switches=(TopologySwitch(name="root"), *PODS, *LEAVES), blocks=BLOCKS)
 JOB = Job(name="j", mesh={"pipeline": 2, "data": 3})
 BUSY = ["n0", "n6"]
-PLACED = planner.place(TOPOLOGY, JOB, busy=BUSY)
+
+
+@cache
+def placed_job() -> Placement:
+    return planner.place(TOPOLOGY, JOB, busy=BUSY)
 
 
 def broken(p: Placement, job: Job = JOB) -> set[str]:
@@ -137,8 +142,8 @@ def broken(p: Placement, job: Job = JOB) -> set[str]:
 
 def test_jobs_are_replayed_on_their_cluster() -> None:
     """Two groups of three take the two leaves that are free; of three one must split, whoever says less."""
-    assert (PLACED.groups_split, broken(PLACED)) == (0, set())
-    assert "segments" in broken(PLACED, JOB.replaced(segment_nodes=3))  # across blocks
+    assert (placed_job().groups_split, broken(placed_job())) == (0, set())
+    assert "segments" in broken(placed_job(), JOB.replaced(segment_nodes=3))  # across blocks
     job = Job(name="j", mesh={"pipeline": 3, "data": 3})
     p = planner.place(TOPOLOGY, job, busy=BUSY)
     assert (p.groups_split, p.lower_bound_split, broken(p, job)) == (1, 1, set())
@@ -159,4 +164,4 @@ def test_jobs_are_replayed_on_their_cluster() -> None:
     ("certificate", lambda c: c.replaced(status="feasible"), "certificate"),
 ])  # fmt: skip
 def test_a_false_statement_of_a_job_names_its_rule(key: str, change: Any, rule: str) -> None:
-    assert rule in broken(PLACED.replaced(**{key: change(getattr(PLACED, key))}))
+    assert rule in broken(placed_job().replaced(**{key: change(getattr(placed_job(), key))}))
