@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("planner", "tests", "instances", "scripts", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
 # Tests of a whole plan's checks, which are those of every area that has some.
 CHECKS = (
-    *(f"checks/test_{x}.py" for x in ("changed_figures", "check", "check_proofs", "own_reckoning")),
+    *(f"checks/test_{x}.py" for x in ("check", "check_proofs")),
     "planning/test_stored_plans.py",
 )
 
@@ -50,7 +50,7 @@ AREAS = {
     "network": (
         ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement")),
         (
-            "physics/network", "models/fabric", "checks/network", "checks/test_check_cluster.py",
+            "physics/network", "models/fabric", "checks/network",
             "scheduling/test_session.py", *CHECKS,
         ),
     ),
@@ -71,10 +71,10 @@ AREAS = {
     ),
     "placement": (
         ("models/placement",),
-        ("models/placement", "checks/test_check_cluster.py"),
+        ("models/placement", "checks/network/test_check_placement.py"),
     ),
     "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
-    "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),
+    "planning": (("planning", "api"), ("planning", "checks/test_check.py")),
     "scheduling": (("scheduling", "cluster.py"), ("scheduling", "cluster", "cli/test_place.py", "cli/test_watch.py")),
     "simulation": (("simulation",), ("simulation", "checks/network/test_check_families.py")),
     "formats": (

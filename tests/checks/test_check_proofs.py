@@ -1,5 +1,6 @@
 """Rules of the proofs: certificates about the plan's decisions, bounds on their side."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -96,6 +97,48 @@ def test_the_cheaper_plan_is_cheaper_and_almost_as_fast(days: float, share_of_ca
     bent = {**fine, "days_to_train": DAYS * days, "capital_usd": usd * share_of_capital}
     bound = {"objective__bound": DAYS * 0.6, "objective__gap": 0.4}
     assert "objective[cheaper]" in named(edited(PLAN, objective__cheaper=bent, **bound))
+
+
+# Of days and capital in the plan's own, with what each end is about; TP, PP and DP are three kinds of parallelism.
+ENDS = {"goal": (1 / 1.002, 1.02, 0.0), "capital": (1.0, 1 / 1.002, 0.0), "leaf_local": (1.0, 1.0, 1.0)}
+ENDS |= {"simplest": (1.0, 1.0, 3.0)}
+
+
+def with_ends(order: Iterable[str] = ENDS, name: str = "", **changes: float) -> Plan:
+    """Return the worked plan with the ends of its choice in an order, and one of them changed."""
+    ends = []
+    for end in order:
+        days, usd, value = ENDS[end]
+        own = {"days_to_train": DAYS * days, "capital_usd": PLAN.cost.total_usd * usd}
+        own["value"] = {"goal": own["days_to_train"], "capital": own["capital_usd"]}.get(end, value)
+        own = {key: x * changes.get(key, 1.0) for key, x in own.items()} if end == name else own
+        ends.append({"name": end, "proven": True, **own})
+    return edited(PLAN, objective__ends=ends)
+
+
+@each(("order", "name", "changes", "broken"), [
+    (ENDS, "", {}, False), (("goal", "capital"), "", {}, True), (("goal", "simplest"), "", {}, False),
+    (("simplest",), "", {}, True), (("goal", "leaf_local", "capital", "simplest"), "", {}, True),
+    (ENDS, "goal", {"value": 1.0001}, True), (ENDS, "goal", {"capital_usd": 34.1e6 / 33.5e6}, True),
+    (ENDS, "goal", {"value": 0.999, "days_to_train": 0.999}, True), (ENDS, "goal", {"capital_usd": 0.97}, True),
+    (ENDS, "capital", {"value": 0.999}, True), (ENDS, "capital", {"days_to_train": 1.0004}, False),
+    (ENDS, "capital", {"days_to_train": 1.0006}, True), (ENDS, "leaf_local", {"capital_usd": 1.0004}, False),
+    (ENDS, "leaf_local", {"capital_usd": 1.0006}, True), (ENDS, "leaf_local", {"value": 0.5}, True),
+    (ENDS, "simplest", {"value": 2 / 3}, True), (ENDS, "simplest", {"days_to_train": 0.9999}, True),
+    (ENDS, "simplest", {"capital_usd": 0.9999}, True),
+])  # fmt: skip
+def test_the_ends_of_a_choice(order: Iterable[str], name: str, changes: dict[str, float], broken: bool) -> None:
+    """They come in order, each within a four-hundredth of the fewest days, and the last one is the plan itself."""
+    assert ("objective[ends]" in named(with_ends(order, name, **changes))) == broken
+
+
+def test_the_simplest_end_keeps_the_larger_of_two_shares() -> None:
+    """Half a per cent more days are within an indifference of 1 %, no other end's; no bound is above the fewest."""
+    plan = with_ends(name="goal", value=0.997, days_to_train=0.997)
+    wide = edited(plan, instance__objective__indifference=0.01)
+    found = [v.message.partition(" > ")[0] for v in check(wide) if v.rule == "objective[ends]"]
+    assert [x.partition(" days of ")[2] for x in found] == ["capital", "leaf_local"]
+    assert "objective[ends]" in named(edited(with_ends(), objective__bound=DAYS * 0.999, objective__gap=0.001))
 
 
 @each(("pin", "value", "rule"), [

@@ -1,6 +1,7 @@
 """A fabric cable by cable: its ports ticked off, and as a graph of switches which losses cut leaves from another."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import networkx as nx
 
@@ -8,8 +9,6 @@ from planner.checks.cables import CableTally
 from planner.instance.network import Network
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import StageCables, lay, switch_counts
-
-Node = tuple[str, int]  # tier and number of a switch
 
 
 def counted(d: Design, stream: Iterable[StageCables] | None = None) -> CableTally:
@@ -43,37 +42,22 @@ def graph_of(d: Design) -> nx.MultiGraph:
     return graph
 
 
-def leaves_by_network(near: dict[Node, dict[Node, int]], without: Node | None = None) -> set[frozenset[int]]:
-    """Return the leaves that the fabric joins, set by set, as if one switch were not there."""
-    found, seen = set(), {without}
-    for start in near:
-        if start[0] != "leaf" or start in seen:
-            continue
-        part, ahead = [start], [start]
-        seen.add(start)
-        while ahead:
-            new = [n for n in near[ahead.pop()] if n not in seen]
-            seen.update(new)
-            part += new
-            ahead += new
-        found.add(frozenset(n for tier, n in part if tier == "leaf"))
-    return found
+def leaves_joined(graph: nx.Graph) -> set[frozenset[Any]]:
+    """Return the leaves that a graph of switches joins, set by set."""
+    parts = (frozenset(node for node in part if node[0] == "leaf") for part in nx.connected_components(graph))
+    return {leaves for leaves in parts if leaves}
 
 
 def survives(d: Design, loss: str) -> bool:
-    """Say whether no one loss of a kind cuts leaves that were joined: every one is tried."""
-    graph = graph_of(d)
-    near = {a: {b: len(cables) for b, cables in graph.adj[a].items()} for a in graph}
-    joined = leaves_by_network(near)
-    if loss != "one_leaf_uplink":
-        return all(leaves_by_network(near, node) == joined for node in near if node[0] != "leaf")
-    alone = [(a, b) for a, above in near.items() if a[0] == "leaf" for b, cables in above.items() if cables == 1]
-    for a, b in alone:
-        del near[a][b], near[b][a]  # where there are more, others still join the two
-        if leaves_by_network(near) != joined:
-            return False
-        near[a][b] = near[b][a] = 1
-    return True
+    """Say whether no one loss of a kind cuts leaves that were joined: every one that parts the graph is tried."""
+    cables = graph_of(d)
+    graph = nx.Graph(cables)
+    if loss == "one_leaf_uplink":
+        alone = [ends for ends in nx.bridges(graph) if cables.number_of_edges(*ends) == 1]
+        lost = [([], [ends]) for ends in alone if "leaf" in (ends[0][0], ends[1][0])]
+    else:
+        lost = [([node], []) for node in nx.articulation_points(graph) if node[0] != "leaf"]
+    return all(leaves_joined(nx.restricted_view(graph, *of)) == leaves_joined(graph) for of in lost)
 
 
 def meets(network: Network, d: Design) -> bool:

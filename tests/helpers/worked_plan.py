@@ -123,13 +123,12 @@ def named(plan: Plan) -> set[str]:
 def worked(
     instance: Instance,
     *,
-    racks: dict[str, int] | None = None,
     strategy: ParallelStrategy = STRATEGY,
     assignment: dict[str, Any] | None = None,
     **wiring: int,
 ) -> Plan:
     """Work out the whole plan for choices given in full, whether they keep the rules or not."""
-    racks, assignment = racks or RACKS, assignment or ASSIGNMENT
+    racks, assignment = RACKS, assignment or ASSIGNMENT
     rates = {"nic_gbps": instance.hardware.gpu_nic_bytes_per_second * 8e-9 / wiring.get("lanes", 1)}
     rates |= {"link_gbps": instance.network.switches[0].port_gbps}
     designs = {s: Design(racks=n, **{**WIRING, **wiring}, **rates) for s, n in racks.items()}
@@ -150,14 +149,9 @@ def worked(
     value = days if instance.objective.minimize == "days_to_train" else money.total_usd
     joint = _proof(value, what=UNITS[instance.objective.minimize])
     degrees = (strategy.tensor_parallel, 1, strategy.pipeline_parallel, strategy.data_parallel, waves)
-    own = _proof(
-        money.total_usd,
-        how=certificate.SITES_FORMULATION,
-        what=certificate.SITES_MINIMIZES,
-        by="HiGHS 1.13.1 through Pyomo 6.10.1",
-    )
-    own = own.replaced(given=certificate.given_to_sites(*degrees))
-    sites = sites.replaced(certificate=own)
+    words = {"how": certificate.SITES_FORMULATION, "what": certificate.SITES_MINIMIZES}
+    own = _proof(money.total_usd, **words, by="HiGHS 1.13.1 through Pyomo 6.10.1")
+    sites = sites.replaced(certificate=own.replaced(given=certificate.given_to_sites(*degrees)))
     fabric = FabricPlan(sites=fabrics, certificate=joint)
     layout = _layout(instance, strategy, racks, a, metrics) | {"certificate": joint}
     placement = _placement(assignment, where, strategy.pipeline_parallel * len(racks)) | {"certificate": joint}

@@ -228,16 +228,6 @@ def test_what_no_choice_of_nodes_serves_is_refused(leaves: Any, job: dict[str, o
         planner.place(topology, {"name": "j", **job}, order="name")
 
 
-def test_an_order_that_is_none_is_found() -> None:
-    """Two ranks exchanged break the rule of the checker."""
-    topology, job = tree([4, 4], 2), Job(name="j", mesh={"data": 3})
-    placed = planner.place(topology, job, order="name")
-    first, second, third = placed.nodes
-    turned = {"nodes": (second, first, third)}
-    bent = placed.replaced(**turned | {"groups": (placed.groups[0].replaced(**turned),)})
-    assert {v.rule for v in check_placement(topology, job, bent)} == {"order_of_names"}
-
-
 def test_only_the_nodes_of_an_allocation_are_used() -> None:
     topology, job = tree([4, 4, 4], 3), Job(name="j", mesh={"pipeline": 2, "data": 3})
     given = ["n00000", "n00004", "n00005", "n00006", "n00008", "n00009"]

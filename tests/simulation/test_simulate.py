@@ -119,22 +119,19 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
     assert s.runs[0].ideal_seconds == pytest.approx(3e-9)
 
 
-@each(
-    ("text", "message"),
-    [
-        ("a,b,c\n0,1,2\n", "line 1: must be the header src,dst,bytes (is a,b,c); add it"),
-        ("\n", "line 1: must be the header src,dst,bytes (is empty); add it"),
-        ("src,dst,bytes\n", "has no flows"),
-        ("src,dst,bytes\n0,1\n", "line 2: has 2 cells where the header has 3; add or remove commas"),
-        ('src,dst,bytes\n0,1,5\n0,1,"5\n0,2,5\n', "line 3: unexpected end of data; correct the quotes there"),
-        ('src,dst,bytes\n0,1,"5"\n\n0,1,"5"5\n', "line 4: ',' expected after '\"'; correct the quotes there"),
-        ('src,dst,bytes\n"0\n",1,5\n0,128,5\n', "line 4: dst: must be a host from 0 to 127 (is '128')"),
-        ("src,dst,bytes\nx,1,5\n", "line 2: src: must be a host"),
-        ("src,dst,bytes\n0,1,1e308\n", "line 2: bytes: must be a number from 1e-06 to 1e+18 (is '1e308')"),
-        ("src,dst,bytes\n0,1,nan\n", "line 2: bytes: must be a number from 1e-06 to 1e+18 (is 'nan')"),
-        ("src,dst,bytes\n4,4,1\n", "line 2: dst: must be another host than src"),
-    ],
-)
+@each(("text", "message"), [
+    ("a,b,c\n0,1,2\n", "line 1: must be the header src,dst,bytes (is a,b,c); add it"),
+    ("\n", "line 1: must be the header src,dst,bytes (is empty); add it"),
+    ("src,dst,bytes\n", "has no flows"),
+    ("src,dst,bytes\n0,1\n", "line 2: has 2 cells where the header has 3; add or remove commas"),
+    ('src,dst,bytes\n0,1,5\n0,1,"5\n0,2,5\n', "line 3: unexpected end of data; correct the quotes there"),
+    ('src,dst,bytes\n0,1,"5"\n\n0,1,"5"5\n', "line 4: ',' expected after '\"'; correct the quotes there"),
+    ('src,dst,bytes\n"0\n",1,5\n0,128,5\n', "line 4: dst: must be a host from 0 to 127 (is '128')"),
+    ("src,dst,bytes\nx,1,5\n", "line 2: src: must be a host"),
+    ("src,dst,bytes\n0,1,1e308\n", "line 2: bytes: must be a number from 1e-06 to 1e+18 (is '1e308')"),
+    ("src,dst,bytes\n0,1,nan\n", "line 2: bytes: must be a number from 1e-06 to 1e+18 (is 'nan')"),
+    ("src,dst,bytes\n4,4,1\n", "line 2: dst: must be another host than src"),
+])  # fmt: skip
 def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "flows.csv"
     path.write_text(text)

@@ -180,11 +180,8 @@ def test_failures_that_leave_no_path_or_no_cable_are_errors(transport, failed, m
 
 def test_dice_do_not_change() -> None:
     """Hashes are those of SplitMix64, so that a plan's factor replays anywhere."""
-    assert [int(x) for x in simulated_routes.words(np.arange(3))] == [
-        0xE220A8397B1DCDAF,
-        0x910A2DEC89025CC1,
-        0x975835DE1C9756CE,
-    ]
+    words = [0xE220A8397B1DCDAF, 0x910A2DEC89025CC1, 0x975835DE1C9756CE]
+    assert [int(x) for x in simulated_routes.words(np.arange(3))] == words
     assert sorted(simulated_routes.order(50, 1).tolist()) == list(range(50))
     assert simulated_routes.order(50, 1).tolist() != simulated_routes.order(50, 2).tolist()
 

@@ -64,16 +64,6 @@ def test_a_model_without_objective_is_solved() -> None:
     assert outcome.solution.of(m.x) + outcome.solution.of(m.z) >= 4.5 - 1e-9
 
 
-def test_no_time_is_a_limit_or_an_answer_never_an_error() -> None:
-    m = pyo.ConcreteModel()
-    m.x = pyo.Var(range(40), domain=pyo.Binary)
-    m.rows = pyo.ConstraintList()
-    for r in range(20):
-        m.rows.add(sum((7 * r * j + j * j) % 23 * m.x[j] for j in range(40)) <= 171)
-    m.goal = pyo.Objective(expr=sum((j * 13) % 17 * m.x[j] for j in range(40)), sense=pyo.maximize)
-    assert highs.run(m, time_limit=0.0).stop in (Stop.LIMIT, Stop.PROVED)
-
-
 KINDS = [pyo.Reals, pyo.Integers, pyo.Binary, pyo.NonNegativeReals, pyo.NonNegativeIntegers]
 
 

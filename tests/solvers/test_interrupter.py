@@ -1,20 +1,49 @@
 """An interrupter ends a solve from another thread: models in HiGHS and CP-SAT at once, plans with the best so far."""
 
+import random
+import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyomo.environ as pyo
 import pytest
 from joint_brute_force import toy
-from knapsacks import knapsack, pyomo_knapsack
+from ortools.sat.python import cp_model
 from stored_plans import stored
 
 import planner
 from planner.solvers import cpsat, highs, progress
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishing, interrupted
+
+
+def weights() -> list[list[int]]:
+    """Return the rows and values of a knapsack that takes a solver minutes."""
+    r = random.Random(1)
+    return [[r.randint(1, 1000) for _ in range(300)] for _ in range(31)]
+
+
+def knapsack() -> cp_model.CpModel:
+    model, (*rows, values) = cp_model.CpModel(), weights()
+    picks = [model.new_bool_var(f"{i}") for i in range(300)]
+    for row in rows:
+        model.add(cp_model.LinearExpr.weighted_sum(picks, row) <= 40_000)
+    model.maximize(cp_model.LinearExpr.weighted_sum(picks, values))
+    return model
+
+
+def pyomo_knapsack() -> pyo.ConcreteModel:
+    m, (*rows, values) = pyo.ConcreteModel(), weights()
+    m.x = pyo.Var(range(300), domain=pyo.Binary)
+    m.rows = pyo.ConstraintList()
+    for row in rows:
+        m.rows.add(pyo.sum_product(dict(enumerate(row)), m.x) <= 40_000)
+    m.goal = pyo.Objective(expr=pyo.sum_product(dict(enumerate(values)), m.x), sense=pyo.maximize)
+    return m
+
 
 LONG = 60.0  # seconds that the models here take at least
 WORK = 0.5  # processor seconds of a run before its end is asked for: an incumbent and a bound are there
@@ -54,6 +83,13 @@ def test_a_long_run_of_a_solver_ends(name: str, thread: str) -> None:
     assert outcome.stop is Stop.INTERRUPTED and ended - asked[0] < SOON
     assert outcome.solution is not None and outcome.objective is not None and outcome.bound is not None
     assert 0 < outcome.objective < outcome.bound
+
+
+def test_ctrl_c_stops_the_search_and_returns_the_incumbent() -> None:
+    threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+    outcome = cpsat.run(knapsack(), time_limit=LONG, interruptible=True)
+    assert outcome.stop is Stop.INTERRUPTED and outcome.solution is not None
+    assert 0 < (outcome.objective or 0.0) < (outcome.bound or 0.0)
 
 
 @pytest.mark.parametrize("name", RUNS)

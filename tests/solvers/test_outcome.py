@@ -65,21 +65,20 @@ def test_a_deadline_counts_down_to_zero(limit, now, elapsed, left, passed, monke
 TRUE = 18.0
 
 
-def linear() -> cp_model.CpModel:
-    """Return a model of whole numbers with 18 as its least, which all zeros break."""
-    m = cp_model.CpModel()
-    x, z = m.new_int_var(0, 9, "x"), m.new_int_var(0, 9, "z")
-    m.add(x + z >= 9)
-    m.minimize(2 * x + 3 * z)
-    return m
-
-
 def milp() -> pyo.ConcreteModel:
-    """Return the same through Pyomo."""
+    """Return a model of whole numbers with 18 as its least, which all zeros break."""
     m = pyo.ConcreteModel()
     m.x, m.z = (pyo.Var(bounds=(0, 9), domain=pyo.NonNegativeIntegers) for _ in range(2))
     m.row = pyo.Constraint(expr=m.x + m.z >= 9)
     m.goal = pyo.Objective(expr=2 * m.x + 3 * m.z)
+    return m
+
+
+def linear() -> cp_model.CpModel:
+    m = cp_model.CpModel()
+    x, z = m.new_int_var(0, 9, "x"), m.new_int_var(0, 9, "z")
+    m.add(x + z >= 9)
+    m.minimize(2 * x + 3 * z)
     return m
 
 

@@ -1,8 +1,10 @@
-"""Rules of the fabric, on both sides of their edges, and what an instance asks of one in the words of the trade."""
+"""Rules of the fabric, on both sides of their edges, what an instance asks of one, and the rows of a frontier."""
 
-import json
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from each_case import each
@@ -14,16 +16,20 @@ from tiers import more, slow
 from worked_plan import ASSIGNMENT, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
+from planner.checks import fabric
+from planner.checks.fabric import frontier as frontier_rules
 from planner.checks.fabric import network_limits, wirable
 from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
-from planner.models import FabricRequest, Options
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models import FABRIC_AXES, FabricRequest
 from planner.physics.network.clos_fabric import Design
+from planner.physics.network.fabric_designs import design_for
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import decision_of
+from planner.plan.plan import Plan
 from planner.planning.conflict import _reason, _rules
 from planner.planning.load import load_instance
+from planner.planning.site_fabrics import frontier
 
 INSTANCES = Path(__file__).parents[3] / "instances"
 PLAN = small()
@@ -40,6 +46,8 @@ PLAN = small()
         ("e1.family", "rack"), ("e1.lanes", 0), ("e1.split", 0)]),
     ("counts[e1]", [("e1.switches", 15), ("e1.chips", 31), ("e1.switch_links", 31), ("e1.endpoint_links", 31),
         ("e1.leaf_domain_racks", 5), ("e1.pods", 1), ("e1.leaf_spare_ports", 1)]),
+    ("cables[e1]", [("e1.tiers.2.switches", 3), ("e1.tiers.0.switches", 9), ("e1.switch_links", 25),
+        ("e1.endpoint_links", 31)]),
     ("price_and_power[e1]", [("e1.cost_usd", lambda x: x * 0.99), ("e1.power_mw", lambda x: x * 0.99)]),
     ("slowdowns[e1]", [("e1.share_leaving_leaf", 0.5), ("e1.pipeline_send_slowdown", 1.05),
         ("e1.p2p_seconds", lambda x: x * 0.99)]),
@@ -96,17 +104,14 @@ def test_spines_of_another_model(model: dict[str, Any], rules_of_e1: set[str]) -
     assert "price_and_power[e1]" not in named(edited_at(billed, "fabric.sites.e1.power_mw", f.power_mw + watts / 1e6))
 
 
-EDGES = [
-    ("network__max_tiers", 3, 2, "wirable"),
-    ("network__min_core_share", 0.25, 0.26, "core_share"),  # four uplinks of a pod of sixteen ports
-    ("network__max_oversubscription", 4.0, 3.99, "oversubscription"),
-    ("network__max_oversubscription", [2, 2], [1.99, 9], "oversubscription"),  # four ports down and two up in each
-    ("network__max_oversubscription", [2], [2, 1.99], "oversubscription"),
-    ("network__switches", [{**BOX, "port_gbps": 0.008}], [{**BOX, "port_gbps": 0.0079}], "switch"),  # a NIC of 1 MB/s
-]
-
-
-@each(("path", "holds", "breaks", "rule"), EDGES)
+# Four uplinks leave a pod of sixteen ports, a leaf and a spine have four ports down and two up, a NIC 1 MB/s.
+@each(("path", "holds", "breaks", "rule"), [
+    ("network__max_tiers", 3, 2, "wirable"), ("network__min_core_share", 0.25, 0.26, "core_share"),
+    *(("network__max_oversubscription", holds, breaks, "oversubscription") for holds, breaks in (
+        (4.0, 3.99), ([2, 2], [1.99, 9]), ([2], [2, 1.99]),
+    )),
+    ("network__switches", [{**BOX, "port_gbps": 0.008}], [{**BOX, "port_gbps": 0.0079}], "switch"),
+])  # fmt: skip
 def test_edges(path: str, holds: Any, breaks: Any, rule: str) -> None:
     assert (rules(small(**{path: holds})), rules(small(**{path: breaks}))) == (set(), {rule})
 
@@ -121,6 +126,7 @@ LEAVES = {"fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4, "fabric.le
     ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}), ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
     ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
     ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),
+    ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
     ({"fabric.tiers": 2, "fabric.e1.tiers": 3, "fabric.w1.tiers": 3}, {"known_references"}),  # as a grid has the sites
 ])  # fmt: skip
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
@@ -136,28 +142,13 @@ def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
         assert found == ({f"pins[fabric.{key}]"} if broken else set())
 
 
-@each(("path", "change", "message"), [
-    ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 switches of 16 ports"),
-    ("fabric.sites.e1.tiers.0.switches", 9, "leaf switches without a cable: 0 stated, 1 recomputed"),
-    ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
-    ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
-])  # fmt: skip
-def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
-    assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
-
-
-@each("share", [0.0, 1.0])
-def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -> None:
-    """Without a share one uplink is enough there; a share of 1 takes as many as GPUs, and the checker asks for them."""
-    asked = json.loads((INSTANCES / "cluster-1k.json").read_text())
-    asked["hardware"]["racks"], asked["network"]["min_core_share"] = 12, share
-    asked["pins"] = {"fabric.tiers": 2, "layout.tensor_parallel": 8, "layout.pipeline_parallel": 4}
-    plan = stored(asked)
-    f = plan.fabric.sites["cluster"]
-    assert f.leaf_domains == 1 and rules(plan) == set()
-    assert (f.tiers[0].up_ports >= f.tiers[0].down_ports) == (share == 1.0)
-    named = plan.replaced(instance__network__min_core_share=1.0)
-    assert ("core_share" in rules(named)) == (share == 0.0)
+@each(("share", "up", "broken"), [(0.0, 1, False), (1.0, 20, True), (1.0, 21, False)])
+def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float, up: int, broken: bool) -> None:
+    """Without a share one uplink is enough there; a share of 1 takes as many of 800 Gb/s as carry 42 NICs of 400."""
+    side = {"rails": 8, "racks": 42, "leaf_down": 42, "rails_per_pod": 8, "domains_per_pod": 1}
+    d = Design(ports=64, leaf_up=up, leaf_bundle=1, nic_gbps=400.0, link_gbps=800.0, **side)
+    found = [v.rule for v in network_limits(instance_with(network__min_core_share=share).network, "rail", d)]
+    assert found == ["core_share"] * broken
 
 
 def reaching(metres: float) -> dict[str, Any]:
@@ -221,13 +212,7 @@ def test_leaves_without_a_tier_above_have_no_pods(name: str | None) -> None:
     assert not list(wirable(PlanPhysics(plan=PLAN)))
 
 
-QUICK = Options(threads=1)
-
-
-SLOW = [*slow((4, 3), (4, 4)), *more((5, 5), (6, 9))]
-
-
-@pytest.mark.parametrize(("ports", "racks"), [(4, 6), (6, 7), *SLOW])
+@pytest.mark.parametrize(("ports", "racks"), [*slow((4, 6), (6, 7)), *more((5, 5), (6, 9))])
 def test_closed_forms_agree_with_every_loss(ports: int, racks: int) -> None:
     """Of every design of up to four tiers, cable by cable: two links, two spines, and nothing less or more."""
     i = instance(2, switch(ports, 5e4), max_tiers=4)
@@ -280,15 +265,84 @@ def test_losses_and_ratios_by_tier_are_of_trees(network: dict[str, Any], said: s
 
 
 def test_they_are_reasons_why_there_is_no_plan() -> None:
-    """With one uplink pinned no plan survives its loss, and some plan exists without the rule: it is named in words."""
-    data = asked(survives="one_leaf_uplink", max_oversubscription=8)
-    one = ("pipeline_parallel", "virtual_stages", "context_parallel", "microbatch_sequences")
-    data["pins"] |= {"fabric.leaf_up_ports": 1} | {f"layout.{name}": 1 for name in one}
-    lost = load_instance(data)
-    assert solve_joint(lost, Solving(options=QUICK)).status == "infeasible"
-    assert {"network.survives", "network.max_oversubscription"} <= set(_rules(lost))
+    """A loss to survive and a ratio are rules of the fabric that may be left out, each named in words."""
+    lost = load_instance(asked(survives="one_leaf_uplink", max_oversubscription=8))
     free = _rules(lost)["network.survives"][0](lost)
     assert free.network.survives is None and free.network.max_oversubscription == 8
     reason = _reason(lost, ["network.survives", "network.max_oversubscription"])
     assert "the loss of one link of a leaf upwards cuts no two leaves; no fabric is oversubscribed beyond 8:1" in reason
     assert decision_of(["network.survives", "memory"]) == "fabric"
+
+
+SITE = "e1"
+SAME_FABRIC = {"domains_per_pod"}  # a pod with room for more domains than there are
+OF_TREES = {"spine_up", "spine_bundle", "core_boxes"}  # a dragonfly's follow from its other choices
+MERITS = [FABRIC_AXES[k] for k in ("cost", "time", "power")]
+
+
+@cache
+def plan_of(families: tuple[str, ...]) -> Plan:
+    """Return the worked plan with the families that a frontier may choose from."""
+    return edited_at(PLAN, "instance.network.families", list(families))
+
+
+@cache
+def rows_of(*families: str) -> tuple[dict[str, Any], ...]:
+    found = frontier(plan_of(families), axes=["cost", "time", "power"])
+    return tuple(x for x in found if x["site"] == SITE)
+
+
+def faults(rows: Sequence[dict[str, Any]], plan: Plan, leaf_size: int | None = None) -> dict[str, str]:
+    """Return what the rules of a frontier say of its rows, by rule."""
+    return {v.rule: v.message for v in frontier_rules(PlanPhysics(plan=plan), SITE, rows, MERITS, leaf_size=leaf_size)}
+
+
+@pytest.mark.parametrize("families", [("rail",), ("rack",), ("dragonfly",), ("rail", "dragonfly+")])
+def test_true_frontiers_hold_and_no_changed_figure(families: tuple[str, ...]) -> None:
+    rows, plan = rows_of(*families), plan_of(families)
+    assert rows and not faults(rows, plan)
+    for i, row in enumerate(rows if len(families) == 1 else ()):
+        same = SAME_FABRIC | (OF_TREES if row["family"] == "dragonfly" else set())
+        for name, value in row.items():
+            if name in same or isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            other = value + 1 if isinstance(value, int) else value * 1.01 + 1e-6
+            assert faults([*rows[:i], {**row, name: other}, *rows[i + 1 :]], plan), (
+                f"row {i}: {name} {value} -> {other}"
+            )
+
+
+def test_choices_that_there_are_not() -> None:
+    """Of a leaf, and of the spines' model: another of the leaf's rate may be, at its own price."""
+    row, rule, plan = rows_of("rail")[0], {f"frontier[{SITE}, 0]"}, plan_of(("rail",))
+    for name, value in (("switch", "none"), ("family", "dragonfly"), ("lanes", 0), ("leaf_down", -1), ("split", 99)):
+        assert faults([{**row, name: value}], plan).keys() == rule
+    large = {"name": "large", "ports": 2 * BOX["ports"], "price_usd": BOX["price_usd"] + 1000}
+    boxes = [{**BOX, **x} for x in ({}, large, {"name": "fast", "port_gbps": 2 * BOX["port_gbps"]})]
+    several = edited_at(plan, "instance.network.switches", boxes)
+    dearer = row["cost_usd"] + 1000  # one spine above four leaves
+    for name, usd, expected in (
+        ("large", dearer, set()), ("large", row["cost_usd"], rule), ("fast", dearer, rule), ("none", dearer, rule),
+    ):  # fmt: skip
+        assert faults([{**row, "spine_switch": name, "cost_usd": usd}], several).keys() == expected, name
+
+
+def test_rows_that_others_beat() -> None:
+    """No row is dearer and no better than one before it; one that draws less is as good as another."""
+    rows, plan = rows_of("rack"), plan_of(("rack",))
+    size, row = rows[0]["leaf_domain_racks"], rows[0]
+    assert not faults(rows[:1], plan, leaf_size=size) and faults(rows[:1], plan, leaf_size=size + 1)
+    assert len(rows) > 1 and faults(rows[::-1], plan) and f"frontier[{SITE}, 1]" in faults([row, row], plan)
+    dearer = {**row, "cost_usd": row["cost_usd"] + 1}
+    frugal = {**dearer, "power_mw": row["power_mw"] / 2}
+    worse = {**frugal, "cost_usd": row["cost_usd"] + 2}
+    for several, by in (([row, dearer], {1: 0}), ([row, frugal], {}), ([row, frugal, worse], {2: 1})):
+        said = {rule: x.partition(" is ")[0] for rule, x in faults(several, plan).items() if "as good or better" in x}
+        assert said == {f"frontier[{SITE}, {beaten}]": f"row {n}" for beaten, n in by.items()}
+
+
+def test_a_site_without_a_wan_gateway_leaves_no_ports_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = Mock(wraps=design_for)
+    monkeypatch.setattr(fabric, "design_for", noted)
+    faults(rows_of("rail")[:1], small(network__switches=[{**BOX, "port_gbps": 0.01}]))
+    assert [call.kwargs["wan_ports"] for call in noted.call_args_list] == [0]

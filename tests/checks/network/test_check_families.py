@@ -45,6 +45,10 @@ E1 = built_fabric(PLAN, "e1")
 def test_four_tiers_hold() -> None:
     """The plan breaks nothing; e1 has two zones of four pods, and the pipeline between them leaves its zone."""
     assert check(PLAN) == []
+    assert "wirable[e1]" in named(edited_at(PLAN, "instance.network.max_tiers", 3))
+    pinned = {"fabric.tiers": 4, "fabric.core_down_ports": 4}
+    for up, broken in ((4, set()), (2, {"pins[fabric.core_up_ports]"})):
+        assert named(zoned(pins=pinned | {"fabric.core_up_ports": up})) == broken
     f, d = PLAN.fabric.sites["e1"], E1.design
     assert [t.name for t in f.tiers] == ["leaf", "spine", "core", "super-spine"]
     assert (f.zones, d.core_pods, d.cores, d.super_spines) == (2, 4, 2 * 4, 4 * 2)
@@ -53,25 +57,19 @@ def test_four_tiers_hold() -> None:
 
 
 @each(("path", "change", "rule"), [
-    ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-spine]"),
-    ("fabric.sites.e1.tiers.3.switches", 9, "cables[e1]"),
-    ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-spine]"),
-    ("fabric.sites.e1.tiers.3.down_ports", 3, "cables[e1]"), ("fabric.sites.e1.tiers.3.up_ports", 1, "wirable[e1]"),
-    ("fabric.sites.e1.tiers.2.switches", 7, "tiers[e1, core]"),
-    ("fabric.sites.e1.tiers.2.down_ports", 8, "tiers[e1, core]"),
-    ("fabric.sites.e1.tiers.2.up_ports", 13, "wirable[e1]"), ("fabric.sites.e1.tiers.2.up_ports", 0, "wirable[e1]"),
-    ("fabric.sites.e1.tiers.2.bundle", 3, "wirable[e1]"),
-    ("fabric.sites.e1.tiers.2.oversubscription", 2.0, "tiers[e1, core]"),
-    ("fabric.sites.e1.rails_per_zone", 3, "wirable[e1]"), ("fabric.sites.e1.rails_per_zone", 0, "wirable[e1]"),
-    ("fabric.sites.e1.rails_per_zone", 2, "counts[e1]"), ("fabric.sites.e1.leaf_domains_per_zone", 4, "counts[e1]"),
-    ("fabric.sites.e1.leaf_domains_per_zone", -2, "wirable[e1]"), ("fabric.sites.e1.zones", 1, "counts[e1]"),
-    ("fabric.sites.e1.switch_links", 111, "counts[e1]"), ("fabric.sites.e1.share_leaving_zone", 0.5, "slowdowns[e1]"),
-    ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
-    ("instance.network.max_tiers", 3, "wirable[e1]"), ("fabric.sites.e1.tiers", lambda x: x[:3], "wirable[e1]"),
-    ("fabric.sites.e1.tiers.3.name", "core", "wirable[e1]"),
+    ("tiers.3.switches", 7, "tiers[e1, super-spine]"), ("tiers.3.switches", 9, "cables[e1]"),
+    ("tiers.3.down_ports", 5, "tiers[e1, super-spine]"), ("tiers.3.down_ports", 3, "cables[e1]"),
+    ("tiers.3.up_ports", 1, "wirable[e1]"), ("tiers.3.name", "core", "wirable[e1]"),
+    ("tiers.2.switches", 7, "tiers[e1, core]"), ("tiers.2.down_ports", 8, "tiers[e1, core]"),
+    ("tiers.2.up_ports", 13, "wirable[e1]"), ("tiers.2.up_ports", 0, "wirable[e1]"),
+    ("tiers.2.bundle", 3, "wirable[e1]"), ("tiers.2.oversubscription", 2.0, "tiers[e1, core]"),
+    ("rails_per_zone", 3, "wirable[e1]"), ("rails_per_zone", 0, "wirable[e1]"), ("rails_per_zone", 2, "counts[e1]"),
+    ("leaf_domains_per_zone", 4, "counts[e1]"), ("leaf_domains_per_zone", -2, "wirable[e1]"),
+    ("zones", 1, "counts[e1]"), ("switch_links", 111, "counts[e1]"), ("share_leaving_zone", 0.5, "slowdowns[e1]"),
+    ("cost_usd", lambda x: x * 0.99, "price_and_power[e1]"), ("tiers", lambda x: x[:3], "wirable[e1]"),
 ])  # fmt: skip
 def test_an_edit_of_four_tiers_names_its_rule(path: str, change: Any, rule: str) -> None:
-    assert rule in named(edited_at(PLAN, path, change))
+    assert rule in named(edited_at(PLAN, f"fabric.sites.e1.{path}", change))
 
 
 @each(("core_up", "share", "broken"), [(2, 0.5, set()), (2, 0.51, {"core_share"}), (4, 1.0, set())])
@@ -93,29 +91,13 @@ def test_a_slow_zone_slows_the_exchange() -> None:
     assert slow > fast
 
 
-@each(("pins", "broken"), [
-    ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),
-    ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
-    ({"fabric.core_up_ports": 2}, {"pins[fabric.core_up_ports]"}),
-])  # fmt: skip
-def test_pins_of_four_tiers(pins: dict[str, Any], broken: set[str]) -> None:
-    assert named(zoned(pins=pins)) == broken
-
-
-def test_slurm_tree_has_four_levels() -> None:
-    plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4})
-    text = "".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=False))
-    lines = [line.split() for line in text.splitlines()]
-    held = {name.removeprefix("SwitchName="): members.partition("=")[2] for name, members in lines[1:]}
-    some = [held[name] for name in ("leaf7", "pod0", "zone1", "super-spine")]
-    assert some == ["r7", "leaf[0-1]", "pod[2-3]", "zone[0-1]"]
-
-
 def test_a_part_full_zone_closes_the_tree() -> None:
-    """Five pods in zones of two: the last zone holds one, in Slurm's tree and in the plan's own."""
+    """Four pods in zones of three: the last zone holds one, in Slurm's trees of four levels and in the plan's own."""
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 6})
-    text = "".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=True))
+    flat, text = ("".join(fabric_graph.slurm_topology(built_fabric(plan, "e1"), as_yaml=x)) for x in (False, True))
     assert "zone0\n        children: pod[0-2]" in text and "zone1\n        children: pod3" in text
+    for line in ("leaf7 Nodes=r7", "pod0 Switches=leaf[0-1]", "zone1 Switches=pod3", "super-spine Switches=zone[0-1]"):
+        assert f"SwitchName={line}\n" in flat
     parents = {s.name: s.parent for s in plan_topology(plan, "plan").switches}
     pods = {n: p for n, p in parents.items() if n.startswith("e1-pod")}
     assert pods == {f"e1-pod{i}": f"e1-zone{i // 3}" for i in range(4)}
@@ -124,9 +106,7 @@ def test_a_part_full_zone_closes_the_tree() -> None:
 
 def test_picture_page_and_summary_name_the_tier() -> None:
     text = fabric_tiers(E1)
-    assert "8 super-spines" in text and text.count(" cables</text>") == 5
-    drawn = next(fabric(PLAN))
-    assert "8 super-spine" in drawn.svg
+    assert "8 super-spines" in text and text.count(" cables</text>") == 5 and "8 super-spine" in next(fabric(PLAN)).svg
     assert "8 super-spines; $" in summary(PLAN) and "75 % zones" in summary(PLAN)
 
 
@@ -144,13 +124,10 @@ def solved(family: str) -> Plan:
     return stored(data, pins=LAYOUT)
 
 
-@each(("family", "tiers"), [("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])])
-def test_a_solved_dragonfly_passes(family: str, tiers: list[str]) -> None:
-    f = solved(family).fabric.sites["cluster"]
-    assert (f.family, [t.name for t in f.tiers], check(solved(family))) == (family, tiers, []) and f.group_links >= 1
-
-
-def test_a_frontier_with_groups_of_one_router_holds() -> None:
+def test_solved_dragonflies_hold_and_their_frontier_has_groups_of_one_router() -> None:
+    for family, tiers in (("dragonfly", ["leaf"]), ("dragonfly+", ["leaf", "spine"])):
+        f = solved(family).fabric.sites["cluster"]
+        assert (f.family, [t.name for t in f.tiers], check(solved(family))) == (family, tiers, []) and f.group_links
     rows = list(frontier(solved("dragonfly"), axes=["cost", "time"]))
     assert {row["domains_per_pod"] for row in rows} >= {1, 2, 4}
     assert [row["leaf_up"] for row in rows if row["group_links"] and row["domains_per_pod"] == 1] == [0]

@@ -1,5 +1,6 @@
-"""Rules of the placement, and what sends and rings share by cables and racks against the formula of the search."""
+"""Rules of a plan's and of a job's placement, and what sends and rings share against the formula of the search."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ from hypothesis import strategies as st
 from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
+import planner
 from planner.checks.cables import links_and_flows, sends_that_meet
+from planner.checks.placement import check_placement
+from planner.cluster import Job, Placement, Topology, TopologyBlock, TopologySwitch
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.locality import locality
@@ -17,6 +21,7 @@ from planner.physics.network.transport import uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 
 PLAN = small()
+FIGURES = [("groups", 3), ("groups_leaf_local", 3), ("groups_split", 1), ("extra_pieces", 1), ("groups_cross_pod", 1)]
 
 
 @each(("path", "change", "rule"), [
@@ -34,9 +39,7 @@ PLAN = small()
     ("placement.sites.e1.assignment.1.stage", 0, "group_size[e1]"),
     ("placement.sites.e1.assignment.1.stage", 2, "known_racks[e1]"),
     ("placement.sites.e1.assignment", lambda x: [*x, x[0]], "one_stage_per_rack[e1]"),
-    ("placement.groups", 3, "figures"), ("placement.groups_leaf_local", 3, "figures"),
-    ("placement.groups_split", 1, "figures"), ("placement.extra_pieces", 1, "figures"),
-    ("placement.groups_cross_pod", 1, "figures"), ("placement.lower_bound_split", 1, "lower_bound"),
+    *((f"placement.{name}", n, "figures") for name, n in FIGURES), ("placement.lower_bound_split", 1, "lower_bound"),
 ])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
     """Each edited entry breaks the rule about it; other racks of the same leaf domain do as well as the first ones."""
@@ -118,3 +121,48 @@ def test_sends_are_counted_from_the_order_of_passes(change: dict[str, Any], met:
 def test_plans_in_which_nothing_meets_say_nothing_of_it() -> None:
     layout = stored("instances/one-rack.json").layout
     assert layout.metrics.sends_beside_rings == 0 and "ring_wait" not in layout.metrics.breakdown_seconds
+
+
+NODES = tuple(f"n{i}" for i in range(12))
+LEAVES = (TopologySwitch(name=f"leaf{i}", parent=f"pod{i // 2}", nodes=NODES[3 * i : 3 * i + 3]) for i in range(4))
+PODS = (TopologySwitch(name=f"pod{p}", parent="root") for p in range(2))
+BLOCKS = tuple(TopologyBlock(name=f"b{i}", nodes=NODES[i : i + 1]) for i in range(12))
+TOPOLOGY = Topology(switches=(TopologySwitch(name="root"), *PODS, *LEAVES), blocks=BLOCKS)
+JOB = Job(name="j", mesh={"pipeline": 2, "data": 3})
+BUSY = ["n0", "n6"]
+
+
+@cache
+def placed_job() -> Placement:
+    return planner.place(TOPOLOGY, JOB, busy=BUSY)
+
+
+def broken(p: Placement, job: Job = JOB) -> set[str]:
+    return {v.rule for v in check_placement(TOPOLOGY, job, p, busy=BUSY)}
+
+
+def test_jobs_are_replayed_on_their_cluster() -> None:
+    """Two groups of three take the two leaves that are free; of three one must split, whoever says less."""
+    assert (placed_job().groups_split, broken(placed_job())) == (0, set())
+    assert "segments" in broken(placed_job(), JOB.replaced(segment_nodes=3))  # across blocks
+    job = Job(name="j", mesh={"pipeline": 3, "data": 3})
+    p = planner.place(TOPOLOGY, job, busy=BUSY)
+    assert (p.groups_split, p.lower_bound_split, broken(p, job)) == (1, 1, set())
+    assert "lower_bound" in broken(p.replaced(lower_bound_split=0), job)
+
+
+@each(("key", "change", "rule"), [
+    ("nodes", lambda n: ("n99", *n[1:]), "known_nodes"), ("nodes", lambda n: ("n0", *n[1:]), "free_nodes"),
+    ("nodes", lambda n: (n[1], *n[1:]), "one_rank_per_node"), ("nodes", lambda n: n[:-1], "job_size"),
+    ("nodes", lambda n: (n[1], n[0], *n[2:]), "ranks_of_groups"), ("nodes", lambda n: n[:0], "refusal"),
+    ("groups", lambda g: g[:1], "job_size"),
+    ("groups", lambda g: (g[0].replaced(leaves=("leaf0",)), g[1]), "leaves_of_groups"),
+    *((name, lambda n: n + 1, "figures") for name in ("groups_split", "extra_pieces", "groups_cross_pod")),
+    ("lower_bound_split", lambda n: n + 1, "lower_bound"),
+    ("figures", lambda f: (*f[:3], f[3].replaced(value=0, bound=0, analytic_bound=0), f[4]), "figures"),
+    ("figures", lambda f: (f[0].replaced(bound=1), *f[1:]), "bounds"),
+    ("figures", lambda f: (f[0], f[1].replaced(value=1), *f[2:]), "certificate"),
+    ("certificate", lambda c: c.replaced(status="feasible"), "certificate"),
+])  # fmt: skip
+def test_a_false_statement_of_a_job_names_its_rule(key: str, change: Any, rule: str) -> None:
+    assert rule in broken(placed_job().replaced(**{key: change(getattr(placed_job(), key))}))

@@ -56,33 +56,22 @@ def test_a_wan_gateway_of_five_ports() -> None:
     assert PLAN.cost.capex_usd["fabric"] == pytest.approx(sum(f.cost_usd for f in PLAN.fabric.sites.values()))
 
 
-EDITS: list[tuple[str, str, Any, set[str]]] = [
-    *((kind, "wan_gateway", None, {"wan_gateway", "price_and_power"}) for kind in KINDS if kind != "apart"),
-    ("two tiers", "wan_gateway.wan_ports", 4, {"wan_gateway_counts", "cables", "price_and_power"}),
-    ("two tiers", "wan_gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
-    ("two tiers", "wan_gateway.wan_ports", 0, {"wirable"}),
-    ("two tiers", "wan_gateway.wan_ports", 10**12, {"wirable"}),
-    ("two tiers", "wan_gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
-    ("two tiers", "wan_gateway.switches", 2, {"wan_gateway_counts", "cables"}),
-    ("two tiers", "wan_gateway.switches", 0, {"wan_gateway_counts", "cables"}),
-    ("two tiers", "wan_gateway.switches", 10**12, {"wan_gateway_counts"}),
-    ("two tiers", "split", 10**12, {"switch"}),
-    ("two tiers", "wan_gateway.wan_gbps", 4.0, {"wan_gateway_counts"}),
-    ("two tiers", "wan_gateway.cost_usd", 1e4, {"wan_gateway_counts"}),
-    ("two tiers", "wan_gateway.power_mw", 1e-4, {"wan_gateway_counts"}),
-    ("two tiers", "wan_gateway.exchange_gbps", 2.0, {"wan_gateway_counts"}),
-    ("two tiers", "wan_gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
-    ("two tiers", "wan_gateway.pod_uplink_share", 0.1, {"wan_gateway_uplinks"}),
-    ("four tiers", "wan_gateway.zone_uplink_share", 0.0, {"wan_gateway_uplinks"}),
-    ("four tiers", "wan_gateway.wan_ports", 10**4, {"wirable"}),
-]
+BOXES = {"wan_gateway_counts", "cables"}
+PORTS = BOXES | {"price_and_power"}
+COUNTS, UPLINKS, WIRABLE = {"wan_gateway_counts"}, {"wan_gateway_uplinks"}, {"wirable"}
+OF_TWO_TIERS: list[tuple[str, Any, set[str]]] = [
+    ("wan_ports", 4, PORTS), ("wan_ports", 6, PORTS), ("wan_ports", 0, WIRABLE), ("wan_ports", 10**12, WIRABLE),
+    ("uplinks", 4, BOXES), ("switches", 2, BOXES), ("switches", 0, BOXES), ("switches", 10**12, COUNTS),
+    ("wan_gbps", 4.0, COUNTS), ("cost_usd", 1e4, COUNTS), ("power_mw", 1e-4, COUNTS), ("exchange_gbps", 2.0, COUNTS),
+    ("leaf_uplink_share", 0.0, UPLINKS), ("pod_uplink_share", 0.1, UPLINKS),
+]  # fmt: skip
+EDITS = [("two tiers", f"wan_gateway.{name}", value, rules) for name, value, rules in OF_TWO_TIERS]
+EDITS += [(kind, "wan_gateway", None, {"wan_gateway", "price_and_power"}) for kind in KINDS if kind != "apart"]
+EDITS += [("two tiers", "split", 10**12, {"switch"}), ("four tiers", "wan_gateway.zone_uplink_share", 0.0, UPLINKS)]
+EDITS += [(kind, "wan_gateway.wan_ports", 10**4, WIRABLE) for kind in ("four tiers", "dragonfly", "dragonfly+")]
 for one in ("dragonfly", "dragonfly+"):
-    EDITS += [
-        (one, "wan_gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
-        (one, "wan_gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
-        (one, "wan_gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
-        (one, "wan_gateway.wan_ports", 10**4, {"wirable"}),
-    ]
+    EDITS += [(one, "wan_gateway.wan_ports", 6, PORTS), (one, "wan_gateway.uplinks", 4, BOXES)]
+    EDITS += [(one, "wan_gateway.leaf_uplink_share", 0.0, UPLINKS)]
 
 
 @each(("kind", "path", "change", "rules"), EDITS)

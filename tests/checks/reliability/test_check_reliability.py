@@ -16,7 +16,7 @@ from planner.checks.check_plan import check
 from planner.checks.reliability import Failures, failures_of
 from planner.instance.hardware import Reliability
 from planner.instance.network import Switch
-from planner.physics.recovery import CheckpointedJob, GpuLinks, part_stops_per_gpu_second
+from planner.physics.recovery import CheckpointedJob, GpuLinks
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 
@@ -176,21 +176,3 @@ def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
 
     each = i.network.cables.endpoint_transceivers
     assert (found(4).job.links, found(lanes - 1).job.links) == (GpuLinks(lanes, lanes * each), GpuLinks(0, 0))
-
-
-@each("failover", [False, True])
-@each("links", [0, 1, 2, 3])
-@each("each", [0, 1, 2])
-def test_rates_of_parts_by_hand(failover: bool, links: int, each: int) -> None:
-    """A GPU stops once in 100 hours, a link in 50 and a transceiver in 400, these not where another link is left."""
-    parts = {"gpu": {"gpu_hours_per_event": 100}, "link": {"link_hours_per_event": 50}}
-    parts |= {"optic": {"transceiver_hours_per_event": 400}}
-    given = {"parts": parts, "lane_failover": failover, "measured_gpus": 10, "scale_exponent": 2}
-    r = Reliability.model_validate(given)
-    own, stopping = GpuLinks(links, links * each), 0 if failover and links > 1 else links
-    wanted = {"gpu": 0.01, "link": stopping / 50, "optic": stopping * each / 400}
-    found = part_stops_per_gpu_second(r, own)
-    assert {k: x * 3600 for k, x in found.items()} == pytest.approx(wanted)
-    for gpus, more in ((1, 1), (10, 1), (30, 9)):
-        job = CheckpointedJob(r=r, gpus=gpus, replica_gpus=1, state_bytes=1.0, links=own)
-        assert float(job.stops_per_second) * 3600 == pytest.approx(gpus * more * sum(wanted.values()))

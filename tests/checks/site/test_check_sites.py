@@ -5,12 +5,10 @@ import time
 from collections.abc import Iterable
 from typing import Any, cast
 
-import changed_figures
 import numpy as np
 import pytest
 from each_case import each
 from stored_plans import stored
-from tiers import more, slow
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
@@ -90,27 +88,20 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
     ("sites.generation_mw.e1", lambda x: x + 0.001, "balance[e1]"),
     ("sites.generation_mw.e1", lambda x: x + 1e-6, None), ("sites.generation_mw.e2", lambda x: -x, "generation[e2]"),
     ("sites.generation_mw", lambda x: {**x, "nowhere": 0.1}, "generation[nowhere]"),
-    ("sites.flows.0.mw", lambda _: -0.099, "balance[e1]"), ("sites.flows.0.mw", lambda x: -x, "balance[e2]"),
-    ("sites.flows.1.mw", lambda _: 0.51, "rating[e1-e2-new]"),
-    ("sites.flows.1.line", lambda _: "nowhere", "rating[nowhere]"),
-    ("sites.flows.1.line", lambda _: "e1-e2", "rating[e1-e2]"),
-    ("sites.new_lines.0.circuits", lambda _: 3, "new_circuits[e1-e2-new]"),
-    ("sites.new_lines.0.circuits", lambda _: 0, "rating[e1-e2-new]"),
-    ("sites.new_lines.0.line", lambda _: "w1-w2", "new_circuits[w1-w2]"),
-    ("sites.sites.0.id", lambda _: "nowhere", "known_site[nowhere]"),
-    ("sites.sites.0.id", lambda _: "e2", "known_site[e2]"), ("sites.sites.0.id", lambda _: "w1", "known_site[w1]"),
-    ("sites.sites.0.balancing_authority", lambda _: "WEST", "site_figures[e1]"),
-    ("sites.sites.0.interconnection", lambda _: "western", "site_figures[e1]"),
-    ("sites.sites.0.racks", lambda _: 9, "site_figures[e1]"), ("sites.sites.0.racks", lambda _: 0, "demand[e1]"),
-    ("sites.sites.0.racks", lambda _: -1, "demand[e1]"),
-    ("sites.sites.0.interconnect_mw", lambda _: None, "site_figures[e1]"),
-    ("sites.sites.0.cooling_m2", lambda _: None, "site_figures[e1]"), ("sites.links", lambda _: [], "linked[e1, w1]"),
-    ("sites.links", lambda x: x * 2, "linked[e1, w1]"), ("sites.links.0.b", lambda _: "e1", "linked[e1]"),
-    ("sites.links.0.b", lambda _: "w2", "linked[e1, w2]"),
-    ("sites.links.0.wavelengths", lambda _: 1, "wan_capacity[e1, w1]"),
-    ("sites.links.0.fibre_pairs", lambda _: 0, "link_figures[e1, w1]"),
+    ("sites.flows.0.mw", -0.099, "balance[e1]"), ("sites.flows.0.mw", lambda x: -x, "balance[e2]"),
+    ("sites.flows.1.mw", 0.51, "rating[e1-e2-new]"), ("sites.flows.1.line", "nowhere", "rating[nowhere]"),
+    ("sites.flows.1.line", "e1-e2", "rating[e1-e2]"), ("sites.new_lines.0.circuits", 3, "new_circuits[e1-e2-new]"),
+    ("sites.new_lines.0.circuits", 0, "rating[e1-e2-new]"), ("sites.new_lines.0.line", "w1-w2", "new_circuits[w1-w2]"),
+    ("sites.sites.0.id", "nowhere", "known_site[nowhere]"), ("sites.sites.0.id", "e2", "known_site[e2]"),
+    ("sites.sites.0.id", "w1", "known_site[w1]"), ("sites.sites.0.balancing_authority", "WEST", "site_figures[e1]"),
+    ("sites.sites.0.interconnection", "western", "site_figures[e1]"), ("sites.sites.0.racks", 9, "site_figures[e1]"),
+    ("sites.sites.0.racks", 0, "demand[e1]"), ("sites.sites.0.racks", -1, "demand[e1]"),
+    ("sites.sites.0.interconnect_mw", None, "site_figures[e1]"), ("sites.sites.0.cooling_m2", None, "site_figures[e1]"),
+    ("sites.links", [], "linked[e1, w1]"), ("sites.links", lambda x: x * 2, "linked[e1, w1]"),
+    ("sites.links.0.b", "e1", "linked[e1]"), ("sites.links.0.b", "w2", "linked[e1, w2]"),
+    ("sites.links.0.wavelengths", 1, "wan_capacity[e1, w1]"), ("sites.links.0.fibre_pairs", 0, "link_figures[e1, w1]"),
     ("sites.links.0.required_gbps", lambda x: x * 0.99, "wan_need[e1, w1]"),
-    ("sites.links.0.required_gbps", lambda _: 0.0021, "wan_capacity[e1, w1]"),
+    ("sites.links.0.required_gbps", 0.0021, "wan_capacity[e1, w1]"),
 ])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
     found = named(edited_at(PLAN, path, change))
@@ -307,23 +298,6 @@ def broken(plan: Plan) -> set[str]:
 @each("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}])
 def test_a_sound_run_breaks_no_rule(changes: dict[str, Any]) -> None:
     assert rules(with_run(**changes)) == set()
-
-
-@pytest.mark.parametrize("changes", [*slow(ALL), *more({})])
-def test_no_figure_of_the_run_changes_unnoticed(changes: dict[str, Any]) -> None:
-    data = json.loads(with_run(**changes).model_dump_json())
-    found = [x for x in changed_figures.changes(data, each=9) if x.kind.startswith("run.")]
-    assert len(found) > 60
-    missed = [x for x in found if not _noticed(changed_figures.changed(data, x))]
-    assert [(x.kind, x.what) for x in missed] == []
-
-
-def _noticed(data: dict[str, Any]) -> bool:
-    try:
-        plan = Plan.model_validate(data)
-    except ValueError:
-        return True
-    return bool(broken(plan))
 
 
 @each(("path", "change", "rule"), [

@@ -17,12 +17,8 @@ from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 
-NODES = [
-    {"id": "A", "latitude": 40, "longitude": -77},
-    {"id": "B", "latitude": 36, "longitude": -95},
-    {"id": "C", "latitude": 33, "longitude": -112},
-    {"id": "D", "latitude": 42, "longitude": -95},
-]
+PLACES = {"A": (40, -77), "B": (36, -95), "C": (33, -112), "D": (42, -95)}
+NODES = [{"id": name, "latitude": x, "longitude": y} for name, (x, y) in PLACES.items()]
 EDGES = [{"a": "A", "b": "B"}, {"a": "B", "b": "C"}, {"a": "A", "b": "D"}, {"a": "D", "b": "C"}]
 TRAFFIC = [
     {"name": "checkpoint", "bytes": 1e7, "period_seconds": 10},
@@ -42,6 +38,7 @@ DATA = PLAN.model_dump(mode="json")
 SYNC = DATA["wan"]["demands"][0]
 
 
+ALL = [p for p, _ in leaves(DATA, without=("instance",))]
 LEAVES = leaves(DATA["wan"], "wan", without=("certificate",))
 FIGURES = [path for path, v in LEAVES if isinstance(v, float) and v]
 
@@ -64,27 +61,25 @@ def test_a_good_design_breaks_nothing() -> None:
 @each(("path", "change", "rule"), [
     (f"wan.edges.{at('B-C')}.wavelengths", lambda n: n - 1, "capacity[B-C]"),
     (f"wan.edges.{at('D-C')}.wavelengths", lambda n: n - 1, "capacity[D-C]"),
-    (f"wan.edges.{at('A-B')}.id", lambda _: "A-C", "edges[A-C]"),
-    (f"wan.edges.{at('A-B')}.id", lambda _: "B-C", "edges[B-C]"),
-    (f"wan.edges.{at('A-B')}.wavelengths", lambda _: 10_000, "edges[A-B]"),
+    (f"wan.edges.{at('A-B')}.id", "A-C", "edges[A-C]"), (f"wan.edges.{at('A-B')}.id", "B-C", "edges[B-C]"),
+    (f"wan.edges.{at('A-B')}.wavelengths", 10_000, "edges[A-B]"),
     (f"wan.edges.{at('A-B')}.fibre_pairs", lambda n: n + 1, "edges[A-B]"),
-    ("wan.edges", lambda x: x[1:], "capacity[A-B]"), ("wan.exchange", lambda _: "tree", "fastest_form"),
+    ("wan.edges", lambda x: x[1:], "capacity[A-B]"), ("wan.exchange", "tree", "fastest_form"),
     ("wan.forms.0.order", lambda x: x[::-1], "fastest_form[ring]"), ("wan.forms", lambda x: x[:1], "fastest_form"),
-    ("wan.protection", lambda _: "none", "designed"),
-    ("wan.demands.0.routes.0.edges", lambda x: x[:2], "routes[sync, e1, w1]"),
-    ("wan.demands.0.routes.0.edges.1", lambda _: "nowhere", "routes[sync, e1, w1]"),
-    ("wan.demands.0.routes.0.backup_edges", lambda _: None, "routes[sync, e1, w1]"),
-    ("wan.demands.0.routes.0.backup_edges", lambda _: SYNC["routes"][0]["edges"], "routes[sync, e1, w1]"),
-    ("wan.demands.0.routes", lambda _: [], "demands[sync, e1, w1]"),
+    ("wan.protection", "none", "designed"), ("wan.demands.0.routes.0.edges", lambda x: x[:2], "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes.0.edges.1", "nowhere", "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes.0.backup_edges", None, "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes.0.backup_edges", SYNC["routes"][0]["edges"], "routes[sync, e1, w1]"),
+    ("wan.demands.0.routes", [], "demands[sync, e1, w1]"),
     ("wan.demands.0.routes", lambda x: [{**x[0], "share": 0.5}] * 2, "demands[sync, e1, w1]"),
-    ("wan.demands.1.routes.0.share", lambda _: -0.1, "routes[checkpoint, e1, w1]"),
-    ("wan.demands.1.routes.0.share", lambda _: 1.1, "demands[checkpoint, e1, w1]"),
-    ("wan.demands.1.priority", lambda _: 2, "demands[checkpoint, e1, w1]"),
+    ("wan.demands.1.routes.0.share", -0.1, "routes[checkpoint, e1, w1]"),
+    ("wan.demands.1.routes.0.share", 1.1, "demands[checkpoint, e1, w1]"),
+    ("wan.demands.1.priority", 2, "demands[checkpoint, e1, w1]"),
     ("wan.demands", lambda x: x[:2], "demands[logs, e1, w1]"),
-    ("wan.demands", lambda x: [*x, x[0]], "demands[sync, e1, w1]"), ("wan", lambda _: None, "designed"),
+    ("wan.demands", lambda x: [*x, x[0]], "demands[sync, e1, w1]"), ("wan", None, "designed"),
     ("cost.capex_usd.wan", lambda x: x * 0.999, "parts[capex_usd.wan]"),
     ("wan.certificate.objective", lambda x: x * 0.999, "certified[wan]"),
-    ("wan.certificate.status", lambda _: "feasible", "status"),
+    ("wan.certificate.status", "feasible", "status"),
 ])  # fmt: skip
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
@@ -96,15 +91,16 @@ def test_no_figure_can_be_moved(factor: float) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
-def test_a_bad_design_never_raises(data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from([p for p, _ in LEAVES]))
-    value = data.draw(st.sampled_from([None, -1, 0, 1e300, "nowhere", [], 10**12]))
-    try:
-        plan = edited_at(PLAN, path, lambda _: value)
-    except ValidationError:
-        return
-    assert isinstance(named(plan), set)
+@settings(max_examples=110)
+def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
+    changed, paths = PLAN, st.sampled_from([p for p, _ in LEAVES]) | st.sampled_from(ALL)
+    odd = [0, -1, 1, 2, 10**6, 10**12, 10**30, 1e-300, 1e300, -1.5, None, "", "x", "e1", "r[0-99999999999]", [], {}]
+    for path in data.draw(st.lists(paths, min_size=1, max_size=4)):
+        try:
+            changed = edited_at(changed, path, data.draw(st.sampled_from(odd) | st.integers()))
+        except (ValidationError, KeyError, IndexError, TypeError, AttributeError):
+            continue
+    assert isinstance(named(changed), set)
 
 
 def test_traffic_beyond_the_fibre_is_stated_as_missing() -> None:
@@ -156,14 +152,11 @@ def test_free_fibre_is_counted_by_wavelengths_and_km() -> None:
     assert "certified[wan]" in named(edited_at(plan, "wan.certificate.objective", lambda x: x * 1.001))
 
 
-PLACES = [{"id": "A", "latitude": 40, "longitude": -77}, {"id": "B", "latitude": 33, "longitude": -112}]
+OWN_TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
 
 
 def joined(**edge: Any) -> dict[str, Any]:
-    return {"fibre_nodes": PLACES, "fibre_edges": [{"a": "A", "b": "B"} | edge]}
-
-
-OWN_TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
+    return {"fibre_nodes": NODES[:2], "fibre_edges": [{"a": "A", "b": "B"} | edge]}
 
 
 def demanded(**own: Any) -> dict[str, Any]:
@@ -171,8 +164,8 @@ def demanded(**own: Any) -> dict[str, Any]:
 
 
 @each(("wan", "said"), [
-    ({"fibre_nodes": PLACES}, "fibre_edges: is missing"), (joined(route_km=0), "fibre_edges[0].route_km"),
-    (joined() | {"fibre_nodes": PLACES * 2}, "fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]"),
+    ({"fibre_nodes": NODES}, "fibre_edges: is missing"), (joined(route_km=0), "fibre_edges[0].route_km"),
+    (joined() | {"fibre_nodes": NODES[:2] * 2}, "fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]"),
     (joined() | {"fibre_edges": [EDGES[0]] * 2}, "fibre_edges[1].id: 'A-B' is already that of wan.fibre_edges[0]"),
     (joined(b="a"), "fibre_edges[0].b: 'a' does not exist"), (joined(b="A"), "fibre_edges[0]: both ends are 'A'"),
     (joined(id="e1 access"), "fibre_edges[0].id: must not end in"), ({"protection": "two_cuts"}, "protection"),
@@ -198,24 +191,3 @@ def test_three_sites_exchange_around_a_ring() -> None:
     assert (plan.status, plan.wan.exchange, named(plan)) == ("optimal", "ring", set())
     assert sorted((d.a, d.b) for d in plan.wan.demands) == [("e1", "w1"), ("e1", "w2"), ("w1", "w2")]
     assert all(len(d.routes[0].backup_edges) == 2 for d in plan.wan.demands)
-
-
-@pytest.mark.slow
-def test_parallel_edges_stay_apart() -> None:
-    """Two edges between the same nodes, of different ids, survive a cut of either."""
-    edges = [{"a": "A", "b": "B", "id": "north"}, {"a": "A", "b": "B", "id": "south"}]
-    plan = planner.solve(
-        instance_with(pins=LAYOUT, wan__fibre_nodes=PLACES, wan__fibre_edges=edges, wan__protection="one_cut")
-    )
-    assert plan.status == "optimal"
-    assert {e.id for e in plan.wan.edges} >= {"north", "south"}
-
-
-@pytest.mark.slow
-def test_two_sites_without_a_graph_and_one_cut_are_no_plan() -> None:
-    """With two sites at most and one fibre between them no split is left, and the reason names the fibre."""
-    plan = planner.solve(instance_with(pins=LAYOUT, wan__protection="one_cut"))
-    assert plan.status == "infeasible"
-    assert "wan_capacity" in plan.conflict.rules
-    assert {"site_count", "fault_split"} <= set(plan.conflict.rules)
-    assert "carries no exchange between e1-w1; e1-w2" in plan.conflict.reason
