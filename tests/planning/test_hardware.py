@@ -134,17 +134,6 @@ def test_the_gpu_that_likely_ends_first_is_searched_first_and_each_has_figures_o
     assert found[-1].incumbent == pytest.approx(plan.objective.value)  # days from the decision, as the goal counts
 
 
-@pytest.mark.slow
-def test_the_day_of_the_finish_is_that_of_the_gpu_chosen_by_its_end() -> None:
-    late = {**OTHERS[0], "ready_months": 0.1}
-    plan, days = planner.solve(asked(late, objective={"minimize": "finish_date"})), planner.solve(asked(late))
-    assert not planner.check(plan)
-    assert plan.layout.accelerator == days.layout.accelerator
-    wait = plan.instance.hardware.ready_months * DAYS_A_MONTH
-    assert plan.objective.value == pytest.approx(wait + (days.objective.value or 0.0), rel=1e-9)
-    assert len(plan.proof.alternatives) == 1 and plan.status == "optimal"
-
-
 @each(
     ("bound", "ready_months", "expected"),
     [(2.0, 0.0, 2.0), (2.0, 1 / 30.4375, 3.0), (5.0, 0.0, 4.0), (0.0, 0.0, None), (None, 0.0, None)],
@@ -243,6 +232,8 @@ def test_an_alternative_that_the_switches_do_not_carry_is_named_before_any_searc
 
 
 def test_what_asks_about_one_gpu_refuses_others() -> None:
+    with pytest.raises(planner.PlannerError, match="a whole curve is of one GPU and rack"):
+        planner.solve(asked(*OTHERS, objective={"minimize": "frontier"}))
     for ask in (planner.explain, planner.frontier, planner.layouts):
         with pytest.raises(InputError, match=r"hardware\.alternatives"):
             ask(asked(*OTHERS))  # type: ignore[operator]
