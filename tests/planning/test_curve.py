@@ -2,13 +2,13 @@
 
 import math
 import random
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from commands import run_here
 from joint_brute_force import toy
 from joint_cost_brute_force import cost_toy
 from tiers import more, slow
@@ -36,6 +36,19 @@ def campus(seed: int) -> Instance:
     return toy(seed, sites=2).replaced(limits__deadline_days=None)
 
 
+def require_bounds(i: Instance, curves: Iterable[Curve]) -> None:
+    """Require that no plan of a point's money is under its bound, and that each of the box is within the share."""
+    problem, every = Solving().world(i).problem, cost_toy(i).front
+    for curve, x in product(curves, every):
+        late, usd = days_of(problem.instance, x.seconds), x.usd
+        assert curve.none_below_usd is None or usd > curve.none_below_usd
+        share = min(max(p.days_to_train / late, p.capital_usd / usd) for p in curve.points) - 1
+        outside = usd < (curve.least_usd or 0.0) * (1 - 1e-9) or late >= (curve.slowest_days or math.inf)
+        assert outside or share <= curve.epsilon * (1 + 1e-6) + 1e-9
+        for p in curve.points:
+            assert usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
+
+
 @pytest.mark.parametrize("seed", [*slow(7), *more(2, 14, 18)])
 def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; every plan of the box is covered within the share."""
@@ -49,26 +62,10 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
     assert [x.asked for x in curve.points] == [x is plan for x in found.plans] and any(x.asked for x in curve.points)
     for point, own in zip(curve.points, found.plans, strict=True):
         assert check(own) == [] and point.capital_usd == (own.cost.total_usd if own.cost else None)
-    problem = Solving().world(i).problem
-    for x in cost_toy(i).front:
-        late = days_of(problem.instance, x.seconds)
-        assert curve.none_below_usd is None or x.usd > curve.none_below_usd
-        share = min(max(p.days_to_train / late, p.capital_usd / x.usd) for p in curve.points) - 1
-        assert x.usd < curve.least_usd * (1 - 1e-9) or share <= curve.epsilon * (1 + 1e-6) + 1e-9
-        for p in curve.points:
-            assert x.usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
+    require_bounds(i, [curve])
     kept = plan.replaced(curve=curve)
     assert check(kept) == []
     assert Plan.model_validate_json(kept.model_dump_json()) == kept
-
-
-@pytest.mark.slow
-def test_a_cluster_pays_the_racks_of_each_point() -> None:
-    found = planner.Session().curve(planner.changed("one-rack", {"hardware.racks": 4}), points=3)
-    racks = [x.racks for x in found.curve.points]
-    assert racks == sorted(racks) and len(racks) == 3
-    assert [x.instance.hardware.racks for x in found.plans] == racks
-    assert all(check(x) == [] for x in found.plans)
 
 
 def test_an_end_leaves_the_points_so_far(drawn: Plan) -> None:
@@ -164,20 +161,6 @@ def test_a_curve_that_is_left_out_has_its_reason(minimize, deadline, why, caplog
     assert (why or "the plan holds the whole curve") in caplog.records[-1].getMessage()
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_plan_then_the_curve(drawn: Plan, tmp_path: Any, monkeypatch) -> None:
-    """The summary comes first, then the curve; the plan's file has both, those of another solve, and `show` too."""
-    monkeypatch.delenv("PLANNER_POINT")
-    file, plan = tmp_path / "instance.json", tmp_path / "plan.json"
-    file.write_text(campus(7).model_dump_json(exclude_none=True))
-    done = run_here("solve", file, "-q", "-o", plan)
-    assert done.returncode == 0 and "\nCURVE " in done.stdout
-    assert run_here("show", plan).stdout == done.stdout
-    assert Plan.model_validate_json(plan.read_text()).curve == drawn.curve
-    alone = run_here("solve", file, "-q", "--point").stdout
-    assert done.stdout.startswith(alone) and "CURVE" not in alone
-
-
 def curve_of(i: Instance, *, epsilon: float = 0.1, points: int | None = None, gap: float | None = None) -> Frontier:
     return frontier_of(i, Options(gap=gap), lambda _: None, epsilon=epsilon, points=points)
 
@@ -218,19 +201,12 @@ def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
     A gap that was asked for is none of the bounds, and none of these falls with less money.
     """
     i = toy(seed, sites=2, forced=True).replaced(limits__deadline_days=None)
-    problem = Solving().world(i).problem
-    every = [(days_of(problem.instance, x.seconds), x.usd) for x in cost_toy(i).front]
-    for points, gap in ((None, None), (2, None), (None, 0.5)):
-        curve = curve_of(i, points=points, gap=gap).curve
-        assert points is None or len(curve.points) <= points
+    curves = [curve_of(i, **how).curve for how in ({}, {"points": 2}, {"gap": 0.5})]
+    assert len(curves[1].points) <= 2 and all(curve.slowest_days is not None for curve in curves)
+    require_bounds(i, curves)
+    for curve in curves:
         bounds = [x.bound_days or 0.0 for x in curve.points]
         assert bounds == sorted(bounds, reverse=True)
-        assert curve.epsilon is not None and curve.slowest_days is not None
-        for late, usd in every:
-            share = min(max(p.days_to_train / late, p.capital_usd / usd) for p in curve.points) - 1
-            assert late >= curve.slowest_days or share <= curve.epsilon * (1 + 1e-6)
-            for p in curve.points:
-                assert usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
 
 
 def test_an_instance_without_plans_has_no_points_and_one_without_racks_or_a_grid_no_curve() -> None:

@@ -115,16 +115,6 @@ def test_all_hosts_are_cabled_and_none_hangs_on_one_switch() -> None:
     assert "one switch" in next(x for x in plan.fabric.alternatives if x.name == "rail-optimised, 1 tier").lost
 
 
-def test_lanes_split_a_nic_over_several_networks() -> None:
-    """Four networks of the slow ports join what they cannot join whole, for less than the one of faster ports."""
-    links: dict[str, Any] = {"transceiver_usd": 1.0, "transceiver_watts": 5.0}
-    slow_ports = {"switch": ("512x100:4000:900", "64x400:36000:1000"), **links}
-    one, four = designed(128, 8, **slow_ports), designed(128, 8, **slow_ports, max_lanes=4)
-    assert one.fabric.sites[CLUSTER].lanes == 1 and four.fabric.sites[CLUSTER].lanes == 4
-    assert usd(four) < usd(one)
-    assert designed(128, 8, switch=("512x100:4000:900",), **links).status == "infeasible"
-
-
 def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
     price = usd(designed(32))
     plan = designed(32, budget=price / 2)
