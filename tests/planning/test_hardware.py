@@ -139,10 +139,10 @@ def test_the_gpu_that_likely_ends_first_is_searched_first_and_each_has_figures_o
     assert found[-1].incumbent == pytest.approx(plan.objective.value)  # days from the decision, as the goal counts
 
 
-@each(
-    ("bound", "ready_months", "expected"),
-    [(2.0, 0.0, 2.0), (2.0, 1 / 30.4375, 3.0), (5.0, 0.0, 4.0), (0.0, 0.0, None), (None, 0.0, None)],
-)
+CUT_SHORT = [(2.0, 0.0, 2.0), (2.0, 1 / DAYS_A_MONTH, 3.0), (5.0, 0.0, 4.0), (0.0, 0.0, None), (None, 0.0, None)]
+
+
+@each(("bound", "ready_months", "expected"), CUT_SHORT)
 def test_the_bound_is_that_of_all_gpus_on_the_scale_of_the_chosen(bound, ready_months, expected):
     best = HardwareAnswer(load_instance(SMALL), JointSolution(status="optimal", days=4.0, lower_bound=4.0))
     best = replace(best, solution=replace(best.solution, plan=SimpleNamespace()))  # type: ignore[arg-type]
@@ -176,15 +176,11 @@ def test_the_goal_is_proven_only_where_the_fewest_days_are() -> None:
 SOON = {"limits": {**SMALL["limits"], "deadline_days": 3.0}}
 
 
-@pytest.mark.parametrize(
-    ("alternative", "parts", "chosen"),
-    [
-        ({**OTHERS[0], "price_usd": 1e6}, {}, "H100"),  # at its own price, which the budget does not pay
-        ({**OTHERS[0], "ready_months": 120.0}, {}, "H100"),  # nothing on it can end as soon
-        ({**OTHERS[1], "ready_months": 6.0}, SOON, "B200"),  # the deadline is on the days of training
-    ],
-    ids=["dear", "late", "in time"],
-)
+@pytest.mark.parametrize(("alternative", "parts", "chosen"), [
+    ({**OTHERS[0], "price_usd": 1e6}, {}, "H100"),  # at its own price, which the budget does not pay
+    ({**OTHERS[0], "ready_months": 120.0}, {}, "H100"),  # nothing on it can end as soon
+    ({**OTHERS[1], "ready_months": 6.0}, SOON, "B200"),  # the deadline is on the days of training
+], ids=["dear", "late", "in time"])  # fmt: skip
 def test_the_gpu_is_chosen_by_price_end_and_deadline(alternative: Any, parts: dict[str, Any], chosen: str) -> None:
     """What can be known without a search of the other GPU, as that it comes after the end, is proven without."""
     plan = planner.solve(asked(alternative, **parts))
@@ -276,12 +272,12 @@ def test_shipped_pools_are_planned_within_a_limit_of_time():
     # The racks of each pool are replaced at the end of their own life.
     faster = planner.solve(pool_alone(json.loads(INSTANCE.read_text(encoding="utf-8")), "h100")).objective.bound
     end = planner.Interrupter()
-    found = planner.solve(
-        INSTANCE,
-        time_limit=90,
-        interrupt=end,
-        on_progress=lambda e: end.interrupt() if (e.incumbent or faster) < faster else None,
-    )
+
+    def seen(event):
+        if (event.incumbent or faster) < faster:
+            end.interrupt()
+
+    found = planner.solve(INSTANCE, time_limit=90, interrupt=end, on_progress=seen)
     assert found.stopped == "interrupted" and found.objective.value < faster
     assert not check(found)
     assert set(found.run.replacements) == {"a100", "h100"}
@@ -298,15 +294,12 @@ def test_exchange_follows_the_tail_between_sites(plan):
         wanted = wan_tail_seconds(ring * m.gradient_bytes_per_stage, 800, 1, 1, layers, backward)
         assert pool_exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
     assert pool_exchange_seconds(link, m, layers, 1) == pool_exchange_seconds(None, m, layers, 2) == 0.0
-    assert "exchange between pools not counted" in summary(
-        plan.replaced(pools__exchange_seconds={"a100": 0.0, "h100": 0.0})
-    )
+    apart = plan.replaced(pools__exchange_seconds={"a100": 0.0, "h100": 0.0})
+    assert "exchange between pools not counted" in summary(apart)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("limit", "value"), [("budget_usd", 1.0), ("facility_power_mw", 1e-6), ("deadline_days", 1e-3)]
-)
+@each(("limit", "value"), [("budget_usd", 1.0), ("facility_power_mw", 1e-6), ("deadline_days", 1e-3)])
 def test_limits_on_the_whole_are_kept(limit, value):
     """Racks too dear, too much power and no time end in a conflict that names the limit."""
     data = small()
