@@ -20,7 +20,6 @@ from planner.checks import check_plan
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.network import Switch
 from planner.models import Options
 from planner.models.joint import site_choice
 from planner.models.joint.joint_world import JointCache
@@ -106,8 +105,7 @@ def test_pins_that_nothing_can_have_are_refused(pins: dict[str, int], reason: st
 def test_switches_slower_than_the_nic_are_refused() -> None:
     """Without a fabric for any column the search had no answer in minutes; more lanes make one possible."""
     i = cluster()
-    assert isinstance(i.network.switches[0], Switch)
-    slow = i.network.switches[0].replaced(port_gbps=100, name="slow")
+    slow = i.network.switches[0].replaced(port_gbps=100, name="slow")  # type: ignore[union-attr]
     network = i.network.replaced(switches=(slow,))
     with pytest.raises(InputError, match=r"network.switches.*NIC of 400 Gbps.*max_lanes = 1 \(slow: 100 Gbps\)"):
         solved(i.replaced(network=network))
@@ -291,8 +289,7 @@ def ended(
             max_open=2,
         )
 
-    column = SimpleNamespace(block=BLOCK)
-    placed = SimpleNamespace(racks={"e1": 3 * BLOCK.racks + spare_racks})
+    placed, column = SimpleNamespace(racks={"e1": 3 * BLOCK.racks + spare_racks}), SimpleNamespace(block=BLOCK)
     plan = SimpleNamespace(column=column, blocks_by_site={"e1": 2, "w1": 1}, capital_usd=CAPITAL, placed=placed)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(site_choice, "Sites", sites)
@@ -303,10 +300,8 @@ def ended(
 @each(("racks", "end"), [(0, "layout"), (1, "fabric"), (99, "owned_racks")])
 def test_a_lone_tier_of_switches_ends_a_plan_where_it_joins_no_further_block(racks: int, end: str) -> None:
     """64 ports join 16 racks by 4 GPUs of each; of a cluster without that many racks these end the plan."""
-    i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 40})
-    i = i.replaced(pins={})
-    column = SimpleNamespace(block=BLOCK)
-    plan = SimpleNamespace(column=column, blocks_by_site={"cluster": 7 + racks})
+    i = planner.changed("cluster-1k", {"network.max_tiers": 1, "hardware.racks": 40}).replaced(pins={})
+    plan = SimpleNamespace(column=SimpleNamespace(block=BLOCK), blocks_by_site={"cluster": 7 + racks})
     assert solve.limited_by(i, SimpleNamespace(plan=plan, stopped="proved"), SOLVING) == end
 
 

@@ -189,9 +189,8 @@ def test_a_frontier_begins_with_the_curve_of_a_solve(drawn: Plan) -> None:
     found = curve_of(drawn.instance, epsilon=9.0).curve.points
     assert len(drawn.curve.points) > 1
     for x in drawn.curve.points:
-        assert any(
-            p.capital_usd <= x.capital_usd + 0.01 and p.days_to_train <= x.days_to_train * (1 + 1e-9) for p in found
-        )
+        usd, days = x.capital_usd + 0.01, x.days_to_train * (1 + 1e-9)
+        assert any(p.capital_usd <= usd and p.days_to_train <= days for p in found)
 
 
 @pytest.mark.parametrize("seed", [7, *more(14, 18)])

@@ -603,13 +603,10 @@ def test_rows_are_printed_and_can_be_drawn(tmp_path: Path, axes: list[str]) -> N
     assert "<svg" in picture.read_text()
 
 
-@each(
-    ("options", "words"),
-    [
-        (["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean 'time'"),
-        (["--axes", ""], "is no axis"), (["-o", "rows.csv"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
-    ],
-)  # fmt: skip
+@each(("options", "words"), [
+    (["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean 'time'"),
+    (["--axes", ""], "is no axis"), (["-o", "rows.csv"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
+])  # fmt: skip
 def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
     """An axis that is not known, cost alone and a file of another kind are refused with what to write."""
     assert words in refusal(pareto(tmp_path, *options))

@@ -82,15 +82,7 @@ def test_rows_come_as_they_finish() -> None:
     assert list(rows) == []
 
 
-def test_infeasible_point_is_a_row_with_its_reason() -> None:
-    with ThreadPoolExecutor(1) as pool:
-        rows = list(planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool))
-    assert [r.status for r in rows] == ["infeasible", "optimal"]
-    assert (rows[0].rules, rows[0].plan) == (("limits.deadline_days",), {})
-    assert "0.001, the deadline" in rows[0].reason
-
-
-def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_or_infeasible_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     solve = sweep_run.solve_instance
 
     def fails_at_two(instance: Any, *args: Any, **how: Any) -> Plan:
@@ -101,8 +93,10 @@ def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sweep_run, "solve_instance", fails_at_two)
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {RACKS: [1, 2, 3]}, executor=pool))
+        late, _ = planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool)
     assert [r.status for r in rows] == ["optimal", "failed", "optimal"]
-    assert rows[1].reason == "RuntimeError: no luck"
+    assert rows[1].reason == "RuntimeError: no luck" and "0.001, the deadline" in late.reason
+    assert (late.status, late.rules, late.plan) == ("infeasible", ("limits.deadline_days",), {})
 
 
 def test_executor_that_is_gone_fails_its_points() -> None:
