@@ -208,6 +208,14 @@ def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
         assert bounds == sorted(bounds, reverse=True)
 
 
+def test_points_that_are_left_out_are_covered_by_the_share() -> None:
+    every, few = (curve_of(toy(0), points=n).curve for n in (None, 1))
+    assert len(few.points) == 1 < len(every.points) and few.epsilon is not None
+    for x in every.points:
+        share = min(max(p.days_to_train / x.days_to_train, p.capital_usd / x.capital_usd) for p in few.points) - 1
+        assert share <= few.epsilon * (1 + 1e-9)
+
+
 def test_an_instance_without_plans_has_no_points_and_one_without_racks_or_a_grid_no_curve() -> None:
     curve = curve_of(toy(3, sites=2, forced=True).replaced(limits__budget_usd=1.0)).curve
     assert (curve.points, curve.stopped) == ((), "proved")
