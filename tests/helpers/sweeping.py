@@ -27,17 +27,11 @@ def written(folder: Path) -> Path:
     return path
 
 
-def kills_at_two(task: Task) -> PointAnswer:
-    """Solve a point, but die at two racks, each time."""
-    if task.point["hardware.racks"] == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return solve_point(task)
-
-
-def kills_once(task: Task) -> PointAnswer:
-    """Solve a point, but die the first time at two racks: the file that the environment names remembers."""
-    marker = Path(os.environ["SWEEP_TEST_MARKER"])
-    if task.point["hardware.racks"] == 2 and not marker.exists():
-        marker.touch()
+def kills_workers(task: Task) -> PointAnswer:
+    """Solve a point, but die at two racks, and at three once: the file that the environment names remembers."""
+    marker, racks = Path(os.environ["SWEEP_TEST_MARKER"]), task.point["hardware.racks"]
+    if racks == 2 or (racks == 3 and not marker.exists()):
+        if racks == 3:
+            marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return solve_point(task)

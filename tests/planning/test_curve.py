@@ -2,13 +2,13 @@
 
 import math
 import random
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from commands import run_here
 from joint_brute_force import toy
 from joint_cost_brute_force import cost_toy
 from tiers import more, slow
@@ -36,6 +36,19 @@ def campus(seed: int) -> Instance:
     return toy(seed, sites=2).replaced(limits__deadline_days=None)
 
 
+def require_bounds(i: Instance, curves: Iterable[Curve]) -> None:
+    """Require that no plan of a point's money is under its bound, and that each of the box is within the share."""
+    problem, every = Solving().world(i).problem, cost_toy(i).front
+    for curve, x in product(curves, every):
+        late, usd = days_of(problem.instance, x.seconds), x.usd
+        assert curve.none_below_usd is None or usd > curve.none_below_usd
+        share = min(max(p.days_to_train / late, p.capital_usd / usd) for p in curve.points) - 1
+        outside = usd < (curve.least_usd or 0.0) * (1 - 1e-9) or late >= (curve.slowest_days or math.inf)
+        assert outside or share <= curve.epsilon * (1 + 1e-6) + 1e-9
+        for p in curve.points:
+            assert usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
+
+
 @pytest.mark.parametrize("seed", [*slow(7), *more(2, 14, 18)])
 def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
     """No plan of a point's money is under its bound; every plan of the box is covered within the share."""
@@ -49,31 +62,10 @@ def test_bounds_and_the_share_hold_for_the_enumeration(seed: int) -> None:
     assert [x.asked for x in curve.points] == [x is plan for x in found.plans] and any(x.asked for x in curve.points)
     for point, own in zip(curve.points, found.plans, strict=True):
         assert check(own) == [] and point.capital_usd == (own.cost.total_usd if own.cost else None)
-    problem = Solving().world(i).problem
-    for x in cost_toy(i).front:
-        late = days_of(problem.instance, x.seconds)
-        assert curve.none_below_usd is None or x.usd > curve.none_below_usd
-        share = min(max(p.days_to_train / late, p.capital_usd / x.usd) for p in curve.points) - 1
-        assert x.usd < curve.least_usd * (1 - 1e-9) or share <= curve.epsilon * (1 + 1e-6) + 1e-9
-        for p in curve.points:
-            assert x.usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
+    require_bounds(i, [curve])
     kept = plan.replaced(curve=curve)
     assert check(kept) == []
     assert Plan.model_validate_json(kept.model_dump_json()) == kept
-
-
-@pytest.mark.slow
-def test_a_cluster_pays_the_racks_of_each_point() -> None:
-    found = planner.Session().curve(planner.changed("one-rack", {"hardware.racks": 4}), points=3)
-    racks = [x.racks for x in found.curve.points]
-    assert racks == sorted(racks) and len(racks) == 3
-    assert [x.instance.hardware.racks for x in found.plans] == racks
-    assert all(check(x) == [] for x in found.plans)
-
-
-def test_solve_writes_the_curve_where_it_is_asked_for(drawn: Plan) -> None:
-    assert drawn.curve is not None and planner.solve(campus(7)).curve is None
-    assert summary(drawn, section="curve") == curve_section(drawn.curve)
 
 
 def test_an_end_leaves_the_points_so_far(drawn: Plan) -> None:
@@ -141,26 +133,27 @@ def test_changed_curves_are_refused(drawn: Plan) -> None:
     assert "curve_share" in rules(drawn, curve.replaced(least_usd=first.capital_usd / 2))
 
 
-def test_why_there_is_no_curve(drawn: Plan) -> None:
+def test_a_curve_is_of_a_plan_that_asks_for_it_and_can_have_one(drawn: Plan) -> None:
+    assert planner.solve(campus(7)).curve is None
+    assert summary(drawn, section="curve") == curve_section(drawn.curve)
     assert why_no_curve(drawn) is None
     assert "the goal is money" in (why_no_curve(drawn.replaced(instance__objective__minimize="cost_usd")) or "")
     assert "cut short" in (why_no_curve(drawn.replaced(stopped="limit")) or "")
 
 
-@pytest.mark.parametrize(
-    ("minimize", "deadline", "why"),
-    [
-        ("finish_date", None, "the goal is a date"),
-        ("frontier", None, ""),
-        ("frontier", 1e-6, "there is no plan to draw it around"),
-    ],
-)
+@pytest.mark.parametrize(("minimize", "deadline", "why"), [
+    ("finish_date", None, "the goal is a date"),
+    ("frontier", None, ""),
+    ("frontier", 1e-6, "there is no plan to draw it around"),
+])  # fmt: skip
 def test_a_curve_that_is_left_out_has_its_reason(minimize, deadline, why, caplog):
     """Asked for a curve, the library logs and reports why there is none; a plan that holds its own needs no reason."""
     i = campus(7)
     i = i.replaced(objective__minimize=minimize, limits__deadline_days=deadline)
     lines: list[str] = []
     plan = planner.solve(i, curve=True, progress=lines.append)
+    assert exit_code(plan, None) == (ExitCode.INFEASIBLE if deadline else ExitCode.DONE)
+    assert plan.objective.name == minimize and not check(plan)
     logged = [x.getMessage() for x in caplog.records if "no curve" in x.getMessage()]
     assert (plan.curve is None) == bool(why) == any("no curve" in line for line in lines) == bool(logged)
     assert not why or why in logged[0]
@@ -168,22 +161,8 @@ def test_a_curve_that_is_left_out_has_its_reason(minimize, deadline, why, caplog
     assert (why or "the plan holds the whole curve") in caplog.records[-1].getMessage()
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_plan_then_the_curve(drawn: Plan, tmp_path: Any, monkeypatch) -> None:
-    """The summary comes first, then the curve; the plan's file has both, those of another solve, and `show` too."""
-    monkeypatch.delenv("PLANNER_POINT")
-    file, plan = tmp_path / "instance.json", tmp_path / "plan.json"
-    file.write_text(campus(7).model_dump_json(exclude_none=True))
-    done = run_here("solve", file, "-q", "-o", plan)
-    assert done.returncode == 0 and "\nCURVE " in done.stdout
-    assert run_here("show", plan).stdout == done.stdout
-    assert Plan.model_validate_json(plan.read_text()).curve == drawn.curve
-    alone = run_here("solve", file, "-q", "--point").stdout
-    assert done.stdout.startswith(alone) and "CURVE" not in alone
-
-
-def curve_of(i: Instance, *, epsilon: float = 0.1, points: int | None = None) -> Frontier:
-    return frontier_of(i, Options(), lambda _: None, epsilon=epsilon, points=points)
+def curve_of(i: Instance, *, epsilon: float = 0.1, points: int | None = None, gap: float | None = None) -> Frontier:
+    return frontier_of(i, Options(gap=gap), lambda _: None, epsilon=epsilon, points=points)
 
 
 @pytest.mark.parametrize(("seed", "sites"), [(3, 2), *slow((36, 3), (6, 1)), *more((14, 2))])
@@ -210,26 +189,23 @@ def test_a_frontier_begins_with_the_curve_of_a_solve(drawn: Plan) -> None:
     found = curve_of(drawn.instance, epsilon=9.0).curve.points
     assert len(drawn.curve.points) > 1
     for x in drawn.curve.points:
-        assert any(
-            p.capital_usd <= x.capital_usd + 0.01 and p.days_to_train <= x.days_to_train * (1 + 1e-9) for p in found
-        )
+        usd, days = x.capital_usd + 0.01, x.days_to_train * (1 + 1e-9)
+        assert any(p.capital_usd <= usd and p.days_to_train <= days for p in found)
 
 
 @pytest.mark.parametrize("seed", [7, *more(14, 18)])
 def test_bounds_of_an_instance_hold_for_the_enumeration(seed: int) -> None:
-    """No plan of a point's money is under its bound; with points left out the share that is stated still covers all."""
+    """No plan of a point's money is under its bound; with points left out the share that is stated still covers all.
+
+    A gap that was asked for is none of the bounds, and none of these falls with less money.
+    """
     i = toy(seed, sites=2, forced=True).replaced(limits__deadline_days=None)
-    problem = Solving().world(i).problem
-    every = [(days_of(problem.instance, x.seconds), x.usd) for x in cost_toy(i).front]
-    for points in (None, 2):
-        curve = curve_of(i, points=points).curve
-        assert points is None or len(curve.points) <= points
-        assert curve.epsilon is not None and curve.slowest_days is not None
-        for late, usd in every:
-            share = min(max(p.days_to_train / late, p.capital_usd / usd) for p in curve.points) - 1
-            assert late >= curve.slowest_days or share <= curve.epsilon * (1 + 1e-6)
-            for p in curve.points:
-                assert usd > p.capital_usd or p.bound_days is None or late >= p.bound_days * (1 - 1e-9)
+    curves = [curve_of(i, **how).curve for how in ({}, {"points": 2}, {"gap": 0.5})]
+    assert len(curves[1].points) <= 2 and all(curve.slowest_days is not None for curve in curves)
+    require_bounds(i, curves)
+    for curve in curves:
+        bounds = [x.bound_days or 0.0 for x in curve.points]
+        assert bounds == sorted(bounds, reverse=True)
 
 
 def test_points_that_are_left_out_are_covered_by_the_share() -> None:
@@ -240,25 +216,19 @@ def test_points_that_are_left_out_are_covered_by_the_share() -> None:
         assert share <= few.epsilon * (1 + 1e-9)
 
 
-def test_an_instance_without_plans_has_no_points() -> None:
+def test_an_instance_without_plans_has_no_points_and_one_without_racks_or_a_grid_no_curve() -> None:
     curve = curve_of(toy(3, sites=2, forced=True).replaced(limits__budget_usd=1.0)).curve
     assert (curve.points, curve.stopped) == ((), "proved")
-
-
-def test_racks_or_a_grid_are_needed() -> None:
-    i = toy(6)
-    bare = i.replaced(grid=None, hardware__racks=None)
     with pytest.raises(InputError, match=r"hardware\.racks"):
-        curve_of(bare)
+        curve_of(toy(6).replaced(grid=None, hardware__racks=None))
 
 
 OPTIONS = Options(gap=0.05)
 
 
-def asked(seed: int, **limits: float) -> Instance:
+def asked(seed: int) -> Instance:
     """Return a toy over sites that asks for the whole curve."""
-    i = toy(seed, sites=3)
-    return i.replaced(objective__minimize="frontier", limits=i.limits.replaced(**limits))
+    return toy(seed, sites=3).replaced(objective__minimize="frontier")
 
 
 @cache
@@ -279,20 +249,6 @@ def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
     assert "of the curve" in summary(plan, 120)
 
 
-@pytest.mark.parametrize("gap", [*slow(0.5), *more(0.05)])
-def test_a_gap_of_the_curve_is_no_gap_of_its_bounds(gap: float) -> None:
-    """However coarse the curve, no bound is above the fewest days of its capital, and none falls with less money."""
-    i = asked(4)
-    plan = solve_instance(i, Options(gap=gap), lambda _: None)
-    assert not check(plan)
-    bounds = [x.bound_days or 0.0 for x in plan.curve.points]
-    assert bounds == sorted(bounds, reverse=True)
-    for x, bound in zip(plan.curve.points, bounds, strict=True):
-        within = i.replaced(limits__budget_usd=x.capital_usd * (1 + 1e-9))
-        days = solve_joint(within, Solving()).days
-        assert days is not None and bound <= days * (1 + 1e-9)
-
-
 def test_kinds_of_layout_are_those_of_the_fewest_days() -> None:
     """Asked of a question for the curve, they are of its fastest plan; a curve itself is not explained."""
     i = asked(4)
@@ -301,20 +257,6 @@ def test_kinds_of_layout_are_those_of_the_fewest_days() -> None:
     assert found.plans and found.fewest_days == pytest.approx(days)
     with pytest.raises(InputError, match="explain the plan of one budget"):
         next(explained(whole(4), OPTIONS, str))
-
-
-def test_no_plan_has_its_reason() -> None:
-    """Where no plan keeps the limits, the answer is the refusal with its rules, under the goal that was asked."""
-    plan = solve_instance(asked(4, deadline_days=1e-6), OPTIONS, lambda _: None)
-    assert plan.status == "infeasible" and plan.conflict is not None and plan.objective.name == "frontier"
-    assert not check(plan) and exit_code(plan, None) == ExitCode.INFEASIBLE
-
-
-def test_a_curve_is_of_one_gpu() -> None:
-    given = asked(4).model_dump(mode="json")
-    given["hardware"]["alternatives"] = [{"accelerator": "H100", "rack": "DGX-H100"}]
-    with pytest.raises(planner.PlannerError, match="a whole curve is of one GPU and rack"):
-        planner.solve(given)
 
 
 @pytest.mark.parametrize("seed", [6, *more(0, 12)])

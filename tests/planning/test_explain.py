@@ -65,8 +65,7 @@ def test_no_answer_is_proven_that_is_far_from_its_bound() -> None:
 def test_no_other_choice_is_better() -> None:
     """Every layout with one choice made otherwise is slower or as fast, and is proven the best of its kind."""
     found = planner.explain(small())
-    assert found.status == "optimal"
-    assert found.others
+    assert found.status == "optimal" and found.others
     assert all(x.proved and (x.loss is None or x.loss >= -1e-9) for x in found.others)
     assert all(x.days_saved >= -1e-9 for x in found.worth)
     assert all(x.value != x.plan_value for x in found.others)
@@ -78,9 +77,8 @@ def test_a_command_without_a_plan_says_what_is_enough(tmp_path: Any) -> None:
     path, asked = tmp_path / "q.json", small(hbm=1.5e8)
     path.write_text(json.dumps(asked))
     bad = invoke("explain", path, "--json", "--pin", "layout.microbatch_sequences=1")
-    assert bad.exit_code == 3
     found = json.loads(bad.stdout)
-    assert found["status"] == "infeasible"
+    assert (bad.exit_code, found["status"]) == (3, "infeasible")
     memory = next(x for x in found["lacks"] if x["limit"] == "memory")
     asked["hardware"]["accelerator"]["hbm_bytes"] = memory["needed"] * 1e9
     assert planner.solve(asked).status == "optimal"
@@ -217,17 +215,10 @@ def found() -> Explanation:
         return planner.explain(ASKED)
 
 
-def changed(path: str, factor: float) -> Instance:
-    """Return the instance with one limit multiplied."""
-    return planner.changed(ASKED, {path: f"x{factor}"})
-
-
-@pytest.mark.parametrize(
-    ("limit", "path"), [("budget", "limits.budget_usd"), ("facility power", "limits.facility_power_mw")]
-)
+@each(("limit", "path"), [("budget", "limits.budget_usd"), ("facility power", "limits.facility_power_mw")])
 def test_a_limit_is_worth_what_solving_with_more_of_it_saves(plan, found, limit, path):
     x = next(x for x in found.worth if x.limit == limit)
-    better = stored(changed(path, 1.01))
+    better = stored(planner.changed(ASKED, {path: "x1.01"}))
     saved = plan.layout.metrics.days_to_train - better.layout.metrics.days_to_train
     assert x.proved and x.most_days_saved is None
     assert x.days_saved == pytest.approx(saved, rel=1e-6, abs=1e-12)

@@ -16,7 +16,7 @@ import pytest
 from commands import invoke, refusal
 from each_case import each
 from stored_plans import stored
-from tiers import more, slow
+from tiers import slow
 from worked_plan import INSTANCE, edited_at, small
 
 import planner
@@ -28,7 +28,6 @@ from planner.instance.instance import FabricInstance
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics import tick
-from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
@@ -46,12 +45,9 @@ DUAL_TOR = {"switch": ("51.2T-256x200G",), "max_lanes": 2, "planes": 2, "oversub
 PORTS_40 = {"switch": ("40x200:20000:600",), "nic": 200, "gpus": 1, "family": ("rack",)}
 PUBLISHED: list[tuple[int, dict[str, Any], dict[str, int], int]] = [
     (96, {}, {"leaf": 24, "spine": 16}, 768),  # DGX SuperPOD H100, 3 SU
-    (128, {}, {"leaf": 32, "spine": 16}, 1024),
-    (256, {}, {"leaf": 64, "spine": 32}, 2048),
     (512, {}, {"leaf": 128, "spine": 128, "core": 64}, 8192),
     (1024, {"family": ("rail-only",)}, {"leaf": 256, "spine": 128}, 8192),
     (288, XDR, {"leaf": 32, "spine": 18}, 2304),  # DGX SuperPOD B300 XDR, 4 SU
-    (1296, XDR, {"leaf": 144, "spine": 72}, 10368),  # 18 SU
     (512, TWO_PLANES, {"leaf": 128, "spine": 64}, 8192),  # DGX SuperPOD B300 Spectrum-4, 8 SU
     (1920, DUAL_TOR, {"leaf": 240, "spine": 120}, 28800),  # a pod of Alibaba HPN 7.0: 14,400 links of 400 Gb/s
     (800, PORTS_40, {"leaf": 40, "spine": 20}, 800),  # a zone of Fire-Flyer 2
@@ -109,24 +105,6 @@ def test_fabrics_of_800_000_gpus(switch: str, families: tuple[str, ...], tiers: 
     assert (plan.status, len(f.tiers), f.endpoint_links) == ("optimal", tiers, 800_000) and f.switches <= switches
 
 
-@pytest.mark.parametrize("seed", [*range(12), *more(*range(12, 24))])
-def test_more_choice_is_never_dearer(seed: int) -> None:
-    """Another switch, family or tier, a looser ratio and no loss to survive: none makes the cheapest fabric dearer."""
-    r = random.Random(seed)
-    hosts, gpus, ratio = r.randint(2, 40), r.choice([1, 2, 4]), r.choice([1, 1.5, 2, 4])
-    ports = r.choice([8, 16, 32])
-    own = {"switch": (f"{ports}x400:{r.randint(1, 60)}000:500",), "oversubscription": f"{ratio:g}:1", "max_tiers": 3}
-    base = usd(designed(hosts, gpus, **own))
-    other = (*own["switch"], f"{2 * ports}x400:{r.randint(1, 200)}000:900")
-    looser: list[dict[str, Any]] = [
-        {"switch": other}, {"oversubscription": f"{ratio + 1:g}:1"}, {"oversubscription": "any"},
-        {"survives": "none"}, {"family": ("rail", "rack")}, {"max_tiers": 4},
-    ]  # fmt: skip
-    for change in looser:
-        assert usd(designed(hosts, gpus, **{**own, **change})) <= base * (1 + 1e-9), change
-    assert usd(designed(hosts + 1, gpus, **own)) >= base * (1 - 1e-9) or hosts + 1 <= ports
-
-
 def test_all_hosts_are_cabled_and_none_hangs_on_one_switch() -> None:
     """Eight hosts that one switch would take are joined by two spines, unless no loss need be survived."""
     plan = designed(8, 8)
@@ -134,23 +112,6 @@ def test_all_hosts_are_cabled_and_none_hangs_on_one_switch() -> None:
     assert (f.cabled_racks, f.endpoint_links) == (8, 64) and f.tiers[1].switches >= 2
     assert designed(8, 8, survives="none").fabric.sites[CLUSTER].switches == 1
     assert "one switch" in next(x for x in plan.fabric.alternatives if x.name == "rail-optimised, 1 tier").lost
-
-
-def test_lanes_split_a_nic_over_several_networks() -> None:
-    """Four networks of the slow ports join what they cannot join whole, for less than the one of faster ports."""
-    links: dict[str, Any] = {"transceiver_usd": 1.0, "transceiver_watts": 5.0}
-    slow_ports = {"switch": ("512x100:4000:900", "64x400:36000:1000"), **links}
-    one, four = designed(128, 8, **slow_ports), designed(128, 8, **slow_ports, max_lanes=4)
-    assert one.fabric.sites[CLUSTER].lanes == 1 and four.fabric.sites[CLUSTER].lanes == 4
-    assert usd(four) < usd(one)
-    assert designed(128, 8, switch=("512x100:4000:900",), **links).status == "infeasible"
-
-
-def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
-    price = usd(designed(32))
-    plan = designed(32, budget=price / 2)
-    assert plan.status == "infeasible" and "limits.budget_usd" in plan.conflict.rules
-    assert usd(designed(32, budget=price)) == price
 
 
 @each(("hosts", "wish"), [(4, {}), (4, {"max_tiers": 1}), (1, {"family": ("rack", "rail")})])
@@ -220,8 +181,7 @@ def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
     out = tmp_path / "fabric.json"
     options = ["--hosts", "32", "--gpus-per-host", "8", "--nic-gbps", "400", "--switch", "64x400:36000:1000"]
     found = invoke("fabric", "design", *options, "-o", out)
-    assert found.exit_code == 0, found.output
-    assert "Joins 32 hosts of 8 GPUs" in found.output
+    assert found.exit_code == 0 and "Joins 32 hosts of 8 GPUs" in found.output, found.output
     plan = Plan.model_validate_json(out.read_text(encoding="utf-8"))
     assert isinstance(plan.instance, FabricInstance)
     assert KEYS.keys() == {f"--{field.name.replace('_', '-')}" for field in fields(FabricWish)}  # each has its key
@@ -270,13 +230,11 @@ def test_ratios_of_groups_are_as_asked_for(kind: str, nic: float) -> None:
 @each(("wish", "complaint"), [
     ({"switch": ("64x400:36K:1000",)}, r"'64x400:36K:1000': dollars must be a number from 0 \(is '36K'\); give PORTSx"),
     ({"switch": ("64x400:36000",)}, "'64x400:36000': watts missing; give PORTSx"),
-    ({"switch": ("64x400",)}, "'64x400': dollars and watts missing; give PORTSx"),
     ({"switch": ("64x4T:1:W",)}, r"rate must be a number from 0 \(is '4T'\); watts must be a number from 0 \(is"),
     ({"switch": ("64x400:1:2:3",)}, "'64x400:1:2:3': has too many parts; give PORTSx"),
     ({"oversubscription": "0:2"}, "--oversubscription"),
     ({"oversubscription": ""}, "--oversubscription ''"),
     ({"family": ("rail,rack",)}, "--family 'rail,rack': must be .*; repeat the option for several$"),
-    ({"floor": "0.6x2.4x0"}, "--floor"),
     ({"family": ("dragonfly",)}, "--survives none"),
     ({"switch": ("0x400:100:1",)}, "--switch '0x400:100:1'"),
     ({"switch": ("64x400:1:1", "64x400:2:1")}, "same ports and rate"),
@@ -288,11 +246,7 @@ def test_ratios_of_groups_are_as_asked_for(kind: str, nic: float) -> None:
     ({"nic": 100, "switch": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
     ({"floor": "0.6x2.4", "transceiver_watts": 5.0}, "--transceiver-watts"),
     ({"planes": 2}, r"--planes 2: no switch has 2 planes for .* \(1 offered\).*--switch 51.2T-256x200G --max-lanes 2$"),
-    ({"planes": 2, "max_lanes": 2}, r"--planes 2: no switch has 2 planes for a NIC of 400 Gb/s \(1 offered\)"),
-    (
-        {"planes": 3, "max_lanes": 2},
-        r"--planes 3: no switch has 3 planes for .* \(1 offered\).*the catalogue has 1, 2, 4, 8$",
-    ),
+    ({"planes": 3, "max_lanes": 2}, r"3: no switch has 3 planes for .* \(1 offered\).*the catalogue has 1, 2, 4, 8$"),
 ])  # fmt: skip
 def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
@@ -307,8 +261,6 @@ def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
     ("design --planes two", "--planes: must be a whole number from 1 to 1,024 (is 'two'); give it in digits"),
     ("design FILE --switch 64x400:1:1", "--switch"),  # of what the file answers
     ("design FILE --max-tiers 2", "--max-tiers"),
-    ("design FILE --transceiver-usd 5", "--transceiver-usd"),
-    ("design FILE --transceiver-watts 5", "--transceiver-watts"),
     ("design FILE --budget 1e6", "write limits.budget_usd there"),
     ("pareto FILE --every", "a fabric alone has no traffic"),
 ])  # fmt: skip
@@ -423,23 +375,6 @@ def test_ports_that_split_are_not_missed_where_they_stay_whole() -> None:
     assert plan.fabric.sites[CLUSTER].split == 1 and "of NICs" not in summary(plan, 200)
 
 
-def cheapest_by_hand(hosts: int, rails: int, ports: int, price: float, link: float, ratio: float) -> float:
-    """Return the price of the cheapest tree of two tiers by plain loops, for NICs of 400 Gb/s on ports of 800."""
-    # Every leaf has one or more GPUs of some hosts; its uplinks go in equal bundles to spines that reach all leaves,
-    # several. Two spines at least, of which one may be lost.
-    best = float("inf")
-    shared = [n for n in range(1, rails + 1) if rails % n == 0]
-    ways = ((down, n) for down in range(1, ports) for n in shared if down % n == 0)
-    for down, n in ((down, n) for down, n in ways if not 1 < n == rails or down == n * hosts):
-        leaves = rails // n * -(-hosts * n // down)
-        for up in range(2, ports - down + 1):
-            if leaves == 1 or 400 * down > ratio * 800 * up + 1e-6:
-                continue
-            for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and b * leaves <= ports):
-                best = min(best, (leaves + up // bundle) * price + (hosts * rails + leaves * up) * link)
-    return best
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_ports_of_twice_the_rate_of_a_nic_carry_two_up(seed: int) -> None:
     """On whole ports of 800 Gb/s a NIC of 400 takes half of a link up: the price is that of loops over the rates."""
@@ -448,22 +383,32 @@ def test_ports_of_twice_the_rate_of_a_nic_carry_two_up(seed: int) -> None:
     price, optic = r.choice([1000, 30_000]), r.choice([100.0, 900.0])
     own = {"switch": (f"{ports}x800:{price}:500",), "transceiver_usd": optic, "transceiver_watts": 5.0}
     plan = designed(hosts, rails, max_tiers=2, oversubscription=f"{ratio:g}:1", **own)
-    by_hand = cheapest_by_hand(hosts, rails, ports, price, 2 * optic, ratio)
-    assert usd(plan) == pytest.approx(by_hand)
+    shared = [n for n in range(1, rails + 1) if rails % n == 0]
+    by_hand = [cheapest_tree(hosts, rails // n, ports, price, 2 * optic, n, 2 * ratio) for n in shared]
+    assert usd(plan) == pytest.approx(min(by_hand))
 
 
-def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, link: float, each: int = 1) -> float:
-    """Return the price of the cheapest tree of two or three tiers at 1:1, by loops: `each` GPUs of hosts a leaf."""
+def cheapest_tree(
+    hosts: int, rails: int, ports: int, price: float, link: float, each: int, down_to_up: float = 0.0
+) -> float:
+    """Return by loops the price of the cheapest tree, of three tiers at 1:1, or of two at the ratio of links given.
+
+    A leaf takes `each` GPUs of its hosts.
+    """
     # Two spines to a leaf and two cores at least; cores take bundles of the spines of all pods in turn.
     best = float("inf")
     sizes = [d * each for d in range(hosts if rails == 1 < each else 1, hosts + 1)]
-    for down, up in ((d, u) for d in sizes for u in range(max(2, d), ports - d + 1)):
+    for down, up in ((d, u) for d in sizes for u in range(2, ports - d + 1) if d <= u * (down_to_up or 1) + 1e-9):
         domains = -(-hosts * each // down)
+        if rails * domains == 1:
+            continue
         below = rails * domains * (price + up * link) + hosts * each * rails * link
         for bundle in (b for b in range(1, up // 2 + 1) if up % b == 0 and below < best):
             spines = up // bundle
             if bundle * rails * domains <= ports:
                 best = min(best, below + spines * price)
+            if down_to_up:
+                continue
             for x, y in ((x, y) for x in range(1, rails + 1) for y in range(1, domains + 1) if x * y * bundle < ports):
                 pods = -(-rails // x) * -(-domains // y)
                 for out in range(max(1, -(-down * x * y // spines)), ports - x * y * bundle + 1):
@@ -474,29 +419,18 @@ def cheapest_of_three_tiers(hosts: int, rails: int, ports: int, price: float, li
     return best
 
 
-@pytest.mark.parametrize(("hosts", "gpus"), [(9, 24), *slow((14, 72), (18, 66)), (18, 8), (5, 8)])
+@pytest.mark.parametrize(("hosts", "gpus"), [(9, 24), *slow((14, 72)), (18, 8), (5, 8)])
 def test_rails_share_the_leaves_that_they_do_not_fill(hosts: int, gpus: int) -> None:
     """A leaf takes as many GPUs of each of its hosts as is cheapest: no wiring of the space costs less."""
     shared = [n for n in range(1, gpus + 1) if gpus % n == 0]
     for most in (1, None):
         plan = designed(hosts, gpus, max_tiers=3, rails_per_leaf=most)
-        each = [cheapest_of_three_tiers(hosts, gpus // n, 64, 36_000, 1_400, n) for n in shared[:most]]
+        each = [cheapest_tree(hosts, gpus // n, 64, 36_000, 1_400, n) for n in shared[:most]]
         assert usd(plan) == pytest.approx(min(each))
         parts = plan.fabric.sites[CLUSTER].rails_per_leaf
         other = plan.fabric.sites[CLUSTER].replaced(rails_per_leaf=2 if parts == 1 else 1)
         assert planner.check(plan.replaced(fabric__sites={CLUSTER: other}))
         assert f"with {shared[each.index(min(each))]} GPUs of each" in summary(plan, 400) or min(each) == each[0]
-
-
-@pytest.mark.parametrize("seed", [*range(3), *slow(*range(3, 12))])
-def test_two_tiers_join_as_many_hosts_as_they_are_bounded_to(seed: int) -> None:
-    """However many GPUs of a host a leaf takes: that number has a fabric, and one host more has none."""
-    r = random.Random(seed)
-    gpus, own = r.choice([2, 3, 4, 6, 8]), {"switch": (f"{r.choice([6, 8, 10])}x400:1000:1",), "max_tiers": 2}
-    own |= {"oversubscription": r.choice(["1:1", "2:1", "any"]), "survives": r.choice(["none", "one_spine"])}
-    most = max_joined_racks(question(1, gpus, **own), gpus)
-    found = [designed(int(most) + more, gpus, **own).status for more in (0, 1)]
-    assert most >= 1 and found == ["optimal", "infeasible"]
 
 
 def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
@@ -581,22 +515,15 @@ def test_tails_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tails were not simulated" in summary(timed, 200)
 
 
-def test_tails_of_hashing_are_no_shorter_than_sprayed_ones() -> None:
-    """Of the flows of 32 hosts the slowest takes at least as long under ECMP as sprayed, and no less than its bytes."""
-    plan = designed(32, 1, max_tiers=2, family=("rail",))
-    found = [(x.ecmp_tail, x.spray_tail) for x in plan.fabric.alternatives if x.ecmp_tail is not None]
-    assert len(found) == sum(x.fabric is not None and "dragonfly" not in x.name for x in plan.fabric.alternatives)
-    assert len(found) > 1 and all(ecmp >= spray >= 1 for ecmp, spray in found)
-
-
 def test_tails_under_an_oversubscribed_tier_are_of_what_it_carries() -> None:
-    """Sprayed, a random permutation takes what leaves a pod over what its uplinks carry, hashed longer."""
+    """Sprayed, a random permutation takes what leaves a pod over what its uplinks carry, hashed longer, as any tree."""
     plan = designed(64, 8, switch=("16x400:9000:300",), max_tiers=3, oversubscription="1:1,4:1")
     chosen = plan.fabric.alternatives[0]
     carried = chosen.bisection_tbps / (64 * 8 * 0.4 / 2)
     assert len(chosen.fabric.tiers) == 3 and carried == pytest.approx(0.25, abs=0.03)
     assert 0.7 / carried < chosen.spray_tail < 1.3 / carried
-    assert chosen.ecmp_tail > chosen.spray_tail
+    trees = [x for x in plan.fabric.alternatives if x.fabric is not None and "dragonfly" not in x.name]
+    assert len(trees) > 1 and all(x.ecmp_tail >= x.spray_tail >= 1 for x in trees)
 
 
 def test_no_tails_are_simulated_where_they_say_nothing() -> None:
@@ -651,14 +578,6 @@ def pareto(folder: Path, *options: str) -> Any:
     return invoke("fabric", "pareto", folder / "p.json", *options)
 
 
-def test_command_prints_them(tmp_path: Path) -> None:
-    """The table has a line a design and a head; JSON has the same designs."""
-    shown, data = pareto(tmp_path), json.loads(pareto(tmp_path, "--json").stdout)
-    assert shown.exit_code == 0 and len(shown.stdout.splitlines()) == 1 + len(data) > 1
-    figures = {"site", "cost_usd", "pipeline_send_slowdown", "unavoidable_splits", "power_mw", "leaf_domain_racks"}
-    assert figures <= set(data[0])
-
-
 def test_none_is_an_answer_and_no_time_is_none(tmp_path: Path) -> None:
     """Where no design of a size is possible the rules are named; where the time ended first nothing is claimed."""
     done = pareto(tmp_path, "--leaf-sizes", "999")
@@ -671,25 +590,23 @@ def test_none_is_an_answer_and_no_time_is_none(tmp_path: Path) -> None:
     assert late.stderr.splitlines()[-1] == "no fabric was proven in the time given; give more"
 
 
-@pytest.mark.parametrize("axes", ["cost,time,power,leaf", "time", "leaf,splits"])
-def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
-    """The rows that are written hold every figure, whatever the axes, and the plot takes them."""
+@pytest.mark.parametrize("axes", [[], ["--axes", "time"], ["--axes", "leaf,splits"]])
+def test_rows_are_printed_and_can_be_drawn(tmp_path: Path, axes: list[str]) -> None:
+    """A table has a line a design and a head; JSON and the rows that the plot takes hold every figure of each."""
     rows, picture = tmp_path / "rows.jsonl", tmp_path / "frontier.svg"
-    shown = pareto(tmp_path, "--axes", axes, "-o", str(rows))
+    shown, data = pareto(tmp_path, *axes, "-o", str(rows)), json.loads(pareto(tmp_path, *axes, "--json").stdout)
     of = "-x", "cost_usd", "-y", "pipeline_send_slowdown", "--color", "leaf_domain_racks"
     drawn = invoke("plot", rows, *of, "-o", picture)
     assert (shown.exit_code, drawn.exit_code) == (0, 0)
-    assert len(rows.read_text().splitlines()) == len(shown.stdout.splitlines()) - 1
+    assert len(rows.read_text().splitlines()) == len(shown.stdout.splitlines()) - 1 == len(data) > 0
+    assert {"site", "cost_usd", "unavoidable_splits", "power_mw", "leaf_domain_racks"} <= set(data[0])
     assert "<svg" in picture.read_text()
 
 
-@each(
-    ("options", "words"),
-    [
-        (["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean 'time'"),
-        (["--axes", ""], "is no axis"), (["-o", "rows.csv"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
-    ],
-)  # fmt: skip
+@each(("options", "words"), [
+    (["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean 'time'"),
+    (["--axes", ""], "is no axis"), (["-o", "rows.csv"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
+])  # fmt: skip
 def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
     """An axis that is not known, cost alone and a file of another kind are refused with what to write."""
     assert words in refusal(pareto(tmp_path, *options))
@@ -708,34 +625,18 @@ def cluster(ports: int, pins: dict[str, Any], **network: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
-    """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
+def test_small_boxes_or_a_pin_ask_for_four_tiers() -> None:
+    """Boxes of five ports cannot join 96 GPUs in three tiers; of sixteen they do, but under a pin on the core."""
     assert solve_joint(load_instance(cluster(5, ONE_LAYOUT, max_tiers=3)), Solving()).status == "infeasible"
     plan = planner.solve(cluster(5, ONE_LAYOUT, max_tiers=4))
-    (tmp_path / "plan.json").write_text(plan.model_dump_json())
-    f, path = plan.fabric.sites[CLUSTER], tmp_path / "plan.json"
+    f = plan.fabric.sites[CLUSTER]
     assert [tier.name for tier in f.tiers] == ["leaf", "spine", "core", "super-spine"] and f.zones > 1
     assert plan.fabric.certificate.status == "optimal" and planner.check(plan) == []
-    for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
-        done = invoke("fabric", "export", path, "--format", form, "-o", tmp_path / form)
-        assert done.exit_code == 0, done.output
-    assert len((tmp_path / "csv").read_text().splitlines()) == 1 + f.switch_links + f.endpoint_links
-    for transport in ("spray", "ecmp", "adaptive"):
-        done = invoke("simulate", path, "--transport", transport, "--hosts", "96", "--bytes", "1e6", "--json")
-        assert done.exit_code == 0, done.output
-        found = json.loads(done.output)
-        assert found["hosts"] == 96
-        assert transport != "spray" or 1 <= found["mean_slowdown"] <= 1.1  # packets are not quite even
-
-
-@pytest.mark.slow
-def test_a_pin_asks_for_four_tiers() -> None:
-    """Boxes of sixteen ports do with fewer tiers; there a pin on the core's uplinks is kept, at a cost."""
-    pinned = {"fabric.core_up_ports": 1}
-    plans = [planner.solve(cluster(16, ONE_LAYOUT | own, **how)) for own, how in (({}, {"max_tiers": 4}), (pinned, {}))]
-    few, four = (plan.fabric.sites[CLUSTER] for plan in plans)
-    assert len(few.tiers) < 4 and few.zones == 0 and [planner.check(plan) for plan in plans] == [[], []]
-    assert len(four.tiers) == 4 and four.cost_usd > few.cost_usd
+    few = planner.solve(cluster(16, ONE_LAYOUT, max_tiers=4)).fabric.sites[CLUSTER]
+    pinned = planner.solve(cluster(16, ONE_LAYOUT | {"fabric.core_up_ports": 1}))
+    four = pinned.fabric.sites[CLUSTER]
+    assert len(few.tiers) < 4 == len(four.tiers) and few.zones == 0 and planner.check(pinned) == []
+    assert four.cost_usd > few.cost_usd
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,18 +12,14 @@ from tiers import more, slow
 from worked_plan import edited_at
 
 from planner.checks.check_plan import check
-from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joint
-from planner.physics.site.cost import alike_usd, at_run_prices
+from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.plan.plan import Plan
 from planner.planning import explanation as explanations
 from planner.planning.changed_instance import start_days
 from planner.planning.explanation import Explanation
-from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
 from planner.report.explained_plan import explanation_text
 from planner.report.summary import summary
@@ -86,13 +81,6 @@ def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -
     assert plan.objective.bound == pytest.approx(min(ends), rel=1e-9)
     assert plan.instance == i
     assert "after the decision" in summary(plan, 120)
-
-
-@pytest.mark.parametrize("seed", [*slow(3), *more(12)])
-def test_hardware_that_comes_last_decides_the_start(seed: int) -> None:
-    plan = solved(asked(seed, hardware=9.0))
-    days = solved(goal(asked(seed, hardware=9.0), "days_to_train")).objective.value
-    assert days is not None and plan.objective.value == pytest.approx(9 * DAYS_A_MONTH + days, rel=1e-9)
 
 
 def test_a_cluster_waits_for_its_hardware() -> None:
@@ -234,60 +222,3 @@ def test_another_total_is_refused() -> None:
     assert "certified[sites]" in {v.rule for v in check(made)}
     assert bought < usd * 0.99
     assert "budget[run]" in {v.rule for v in check(edited_at(plan, "instance.limits.budget_usd", usd * 0.99))}
-
-
-def test_a_budget_below_the_least_cost() -> None:
-    usd = least(6).objective.value
-    assert usd is not None
-    none = solved(asked_owned(6, usd * 0.99))
-    assert none.status == "infeasible" and check(none) == []
-    assert none.conflict.rules == ("limits.deadline_days", "limits.budget_usd")
-    assert solved(asked_owned(6, usd + 0.01)).objective.value == pytest.approx(usd)
-
-
-def test_a_deadline_is_needed() -> None:
-    i = asked_owned(6).model_dump(mode="json", exclude_none=True)
-    del i["limits"]["deadline_days"]
-    with pytest.raises(InputError, match=r"limits.deadline_days: is missing"):
-        load_instance(i)
-
-
-@pytest.mark.parametrize(("seed", "includes"), [(6, True), (6, False)])
-def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, includes: bool) -> None:
-    """Without a grid a plan's capital at run prices, with what all cost alike, is the run that the section adds up."""
-    i = asked_owned(seed)
-    operation = i.operation and i.operation.replaced(energy_usd_per_mwh=900.0)
-    i = i.replaced(
-        operation=operation, hardware__facility_overhead_factor=1.3, hardware__overhead_includes_fabric=includes
-    )
-    plan = solved(i)
-    assert plan.status == "optimal" and check(plan) == []
-    at_buying = i.replaced(limits__deadline_days=plan.run.days, objective__minimize="cost_usd")
-    priced = solved(at_run_prices(at_buying, plan.run.years)).cost
-    whole = priced.total_usd + alike_usd(i, plan.run.years)
-    assert whole == pytest.approx(plan.run.total_cost_of_ownership_usd, rel=1e-9)
-    assert plan.run.usd["energy"] > 0.01 * whole
-
-
-def test_a_search_cut_short_leaves_a_plan_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped behind its first plan, the search has that plan and a lower bound, or over the budget the reason."""
-    whole = least(14, sites=2, forced=True).objective.value
-    before: Any = RunSearch._least
-    inside: list[JointSolution] = []
-
-    def once(self: RunSearch, span: Span) -> JointSolution:
-        if inside:
-            return replace(inside[0], stopped="limit", plan=None, lower_bound=None)
-        inside.append(before(self, span))
-        return inside[0]
-
-    monkeypatch.setattr(RunSearch, "_least", once)
-    plan = solved(asked_owned(14, sites=2, forced=True))
-    value, bound = plan.objective.value, plan.objective.bound
-    assert plan.status == "feasible" and check(plan) == []
-    assert value is not None and bound is not None and whole is not None
-    assert bound <= whole <= value + 0.01 and bound < value
-    inside.clear()
-    none = solved(asked_owned(14, (bound + value) / 2, sites=2, forced=True))
-    assert none.status == "unknown" and check(none) == []
-    assert "a cheaper one may exist" in none.conflict.reason

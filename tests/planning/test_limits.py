@@ -12,7 +12,7 @@ from joint_brute_force import toy
 from stored_plans import stored
 from sweeping import small, written
 from tiers import more, slow
-from worked_plan import LAYOUT, instance_with
+from worked_plan import instance_with
 
 import planner
 from planner.checks import check_plan
@@ -81,16 +81,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     yield found
 
 
-def refused(i: Instance) -> Instance:
-    """Return an instance that no budget pays."""
-    return i.replaced(limits__budget_usd=1.0)
-
-
 CASES: dict[str, Callable[[], Instance]] = {
     "cluster": lambda: toy(6),
     "sites": lambda: toy(5, sites=2, forced=True),
     "cost": lambda: toy(5, sites=2, forced=True).replaced(objective__minimize="cost_usd", limits__deadline_days=1e9),
-    "refused": lambda: refused(toy(5, sites=2, forced=True)),
+    "refused": lambda: toy(5, sites=2, forced=True).replaced(limits__budget_usd=1.0),
     "pools": lambda: load_instance(INSTANCES / "two-pools.json"),
 }
 
@@ -146,35 +141,14 @@ def test_a_limit_behind_the_proof_leaves_it(clock: Clock, monkeypatch: pytest.Mo
     assert plan.status == "optimal" and not all(end.proven for end in plan.objective.ends)
 
 
-def test_a_gap_is_no_proof() -> None:
-    """A plan within the gap that was asked for is feasible, and the run ended by the gap."""
-    plan = solve_instance(CASES["sites"](), Options(gap=0.9), lambda _: None)
-    assert (plan.status, plan.stopped) == ("feasible", "gap") or plan.objective.gap == pytest.approx(0.0, abs=1e-9)
-    assert check(plan) == []
-
-
-LIMIT = 4  # exit status where a plan is neither proven nor excluded
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "asked.json"
-    path.write_text(instance_with().model_dump_json(exclude_none=True))
-    return path
-
-
-def _refuse(file: Path, *words: str) -> None:
-    """Solve on the command line: exit status 4, status unknown, and the reason with its words."""
-    ran = invoke("solve", file, "--json", "-q")
-    plan = json.loads(ran.stdout)
-    assert (ran.exit_code, plan["status"], plan["conflict"]["rules"]) == (LIMIT, "unknown", [])
-    assert all(word in plan["conflict"]["reason"] for word in words)
-    assert "infeasible" not in invoke("solve", file, "-q").stdout
-
-
-def test_a_highs_error_is_no_proof_that_no_sites_exist(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_highs_error_is_no_proof_that_no_sites_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends with status 4, as where a plan is neither proven nor excluded, and tells the error."""
+    (tmp_path / "asked.json").write_text(instance_with().model_dump_json(exclude_none=True))
     monkeypatch.setattr(highs, "run", lambda *_, **__: Outcome(stop=Stop.FAILED, detail="SolveError"))
-    _refuse(file, "sites", "SolveError")
+    ran = invoke("solve", tmp_path / "asked.json", "--json", "-q")
+    plan = json.loads(ran.stdout)
+    assert (ran.exit_code, plan["status"], plan["conflict"]["rules"]) == (4, "unknown", [])
+    assert all(word in plan["conflict"]["reason"] for word in ("sites", "SolveError"))
 
 
 def test_a_failure_on_the_way_leaves_the_plan_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,10 +158,10 @@ def test_a_failure_on_the_way_leaves_the_plan_unproven(monkeypatch: pytest.Monke
     assert best.status == "optimal"
     plans = []
 
-    def failing(self, parts, circuit):
+    def failing(self, *question):
         if plans:
             raise UnansweredError("joint sites: MODEL_INVALID")
-        return asked(self, parts, circuit)
+        return asked(self, *question)
 
     def kept(self, plan):
         keep(self, plan)
@@ -200,14 +174,6 @@ def test_a_failure_on_the_way_leaves_the_plan_unproven(monkeypatch: pytest.Monke
     assert plan.objective.bound <= best.objective.value <= plan.objective.value
 
 
-def test_a_layout_that_is_proven_impossible_is_still_infeasible() -> None:
-    """Heads that the pinned degree does not divide are refused as input; a batch of no step is a proven conflict."""
-    with pytest.raises(planner.PlannerError, match="tensor_parallel"):
-        planner.solve(instance_with(pins={"layout.tensor_parallel": 7}))
-    plan = planner.solve(instance_with(pins=LAYOUT | {"layout.data_parallel": 10_000}))
-    assert plan.status == "infeasible" and plan.conflict.rules == ("pins.layout.data_parallel",)
-
-
 def other_bill(c: PlanPhysics) -> Iterator[Violation]:
     yield from must_equal("cost", "total", c.plan.cost.total_usd, 7.5, " USD")
 
@@ -217,19 +183,15 @@ def defect(_: PlanPhysics) -> Iterator[Violation]:
     yield
 
 
-@pytest.fixture
-def doubted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Rule:
+def doubt(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
     """Plant a rule that disagrees, and let plans come back as users get them."""
-    monkeypatch.setitem(check_plan.SECTIONS, "cost", (request.param,))
+    monkeypatch.setitem(check_plan.SECTIONS, "cost", (rule,))
     monkeypatch.delenv("PLANNER_UNVERIFIED")
-    rule: Rule = request.param
-    return rule
 
 
-@pytest.mark.parametrize("doubted", [other_bill], indirect=True)
-@pytest.mark.usefixtures("doubted")
-def test_a_disagreement_never_costs_the_plan(tmp_path: Path) -> None:
+def test_a_disagreement_never_costs_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan is written with the rule and both figures, the summary begins with them, and the exit status is 5."""
+    doubt(monkeypatch, other_bill)
     given, out = written(tmp_path), tmp_path / "p.json"
     done = invoke("solve", given, "-q", "-o", out)
     assert done.exit_code == 5
@@ -244,20 +206,18 @@ def test_a_disagreement_never_costs_the_plan(tmp_path: Path) -> None:
     assert (checked.exit_code, checked.stdout) == (1, f"cost: {broken.message}\n")
 
 
-@pytest.mark.parametrize("doubted", [defect], indirect=True)
-@pytest.mark.usefixtures("doubted")
-def test_a_defect_of_the_checker_never_costs_the_plan() -> None:
+def test_a_defect_of_the_checker_never_costs_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that fails is told as the rule `checker` with its error, beside what the others find."""
+    doubt(monkeypatch, defect)
     plan = planner.solve(small())
     assert plan.verified is False and plan.status == "optimal"
     assert [(v.rule, v.message) for v in plan.violations] == [("checker", "cost.defect failed: KeyError: 'rack 7'")]
     assert planner.check(plan) == list(plan.violations)
 
 
-@pytest.mark.parametrize("doubted", [other_bill], indirect=True)
-@pytest.mark.usefixtures("doubted")
 def test_rows_and_explanations_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of a sweep holds verified false, and sweep and explain end with 5."""
+    doubt(monkeypatch, other_bill)
     monkeypatch.setattr(sweep_run, "at_home", lambda tasks, call, _: ((t, call(t)) for t in tasks))
     given, out = written(tmp_path), tmp_path / "rows.jsonl"
     done = invoke("sweep", given, "--vary", "hardware.racks=1", "-q", "-o", out)

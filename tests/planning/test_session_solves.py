@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from joint_brute_force import toy
 from stored_plans import stored
-from tiers import more, slow
+from tiers import more
 
 import planner
 from planner.checks import joint_proof
@@ -48,14 +48,6 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
     budget, tokens = question.limits.budget_usd or 0.0, question.limits.max_batch_tokens or 0
     budgets = [question.replaced(limits__budget_usd=times * budget) for times in (1.01, 0.8, 0.01, 1.5)]
     require_cold([question, *budgets, question.replaced(limits__max_batch_tokens=tokens + 1024), budgets[0]])
-
-
-@pytest.mark.parametrize("seed", [*slow(15), *more(*range(15))])
-def test_racks_of_a_cluster_come_and_go_as_money_does(seed: int) -> None:
-    """More racks, some of which the money does not pay, fewer and as many again: all as cold solves are."""
-    question = toy(seed)
-    racks = question.hardware.racks or 1
-    require_cold(question.replaced(hardware__racks=count) for count in (racks, 2 * racks, max(1, racks // 2), racks))
 
 
 @pytest.mark.parametrize("seed", [4, *more(0, 6)])
@@ -126,16 +118,14 @@ def test_a_start_that_still_holds_is_the_answer_of_a_solve_cut_short() -> None:
     assert back.instance.limits.budget_usd == richer.limits.budget_usd and planner.check(back) == []
 
 
-@pytest.mark.parametrize("change", ["dearer", "slower", *more("poorer")])
-def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
-    """Under other prices, less money or a slower GPU the start's figures are wrong: the solve has no plan yet."""
+SLOWER = {"hardware__accelerator__kernel_seconds": 1e-3}
+
+
+@pytest.mark.parametrize("change", [{"hardware__rack__price_usd": 1001.0}, SLOWER], ids=["dearer", "slower"])
+def test_a_start_that_holds_no_more_is_not_assumed(change: dict[str, float]) -> None:
+    """Under other prices or with a slower GPU the start's figures are wrong: the solve has no plan yet."""
     question = toy(5, sites=2, forced=True)
-    plan = stored(question)
-    changed = {
-        "dearer": question.replaced(hardware__rack__price_usd=1001.0),
-        "poorer": question.replaced(limits__budget_usd=0.99 * (plan.cost.total_usd if plan.cost else 0.0)),
-        "slower": question.replaced(hardware__accelerator__kernel_seconds=1e-3),
-    }[change]
+    plan, changed = stored(question), question.replaced(**change)
     back = planner.Session().solve(changed, start=plan, interrupt=interrupted_at_once())
     assert (back.status, back.objective.value) == ("unknown", None)
     full = planner.Session().solve(changed, start=plan)
@@ -242,17 +232,3 @@ def test_other_tokens_are_answered_without_a_search(seed: int, sites: int, monke
     assert [x.name for x in plan.objective.ends] == [x.name for x in cold.objective.ends]
     for a, b in zip(plan.objective.ends, cold.objective.ends, strict=True):
         assert (a.value, a.days_to_train) == pytest.approx((b.value, b.days_to_train), rel=1e-9)
-
-
-@pytest.mark.parametrize("question", ["one-rack", toy(5)], ids=["one rack", "toy"])
-def test_an_end_that_is_asked_for_behind_the_proof_keeps_the_plan(question: Any) -> None:
-    """A plan is written whatever the clock says once it is found."""
-    stop = planner.Interrupter()
-
-    def proven(event: planner.Event) -> None:
-        if event.gap is not None and event.gap < 1e-3:
-            stop.interrupt()
-
-    plan = planner.solve(question, interrupt=stop, on_progress=proven)
-    assert stop.interrupted and plan.layout is not None
-    assert plan.objective.value == pytest.approx(planner.solve(question).objective.value, rel=0.01)

@@ -10,7 +10,6 @@ from each_case import each
 
 import planner
 from planner.errors import InputError
-from planner.instance.workload import Software
 from planner.planning.load import load_instance
 from planner.sweeps import axes
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
@@ -56,10 +55,10 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     assert axes.points_of({"a": [1, 2], "b": [3, 4]}) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
     table, lines = tmp_path / "p.csv", tmp_path / "p.jsonl"
     table.write_text("limits.budget_usd,layout.zero_stage\n1e9,0\n2e9,1\n")
-    lines.write_text('{"limits.budget_usd": 1e9, "layout.zero_stage": 0}\n{"limits.budget_usd": 2e9}\n')
+    lines.write_text('{"limits.budget_usd": 1e9, "layout.zero_stage": 0}\n{"name": "a\u2028\u2029\u0085b"}\n', "utf-8")
     pairs = axes.read_pairs(table)
     assert pairs == [{"limits.budget_usd": (n + 1) * 1e9, "pins.layout.zero_stage": n} for n in (0, 1)]
-    assert axes.read_pairs(lines) == [pairs[0], {"limits.budget_usd": 2e9}]
+    assert axes.read_pairs(lines) == [pairs[0], {"name": "a\u2028\u2029\u0085b"}]
     assert len(axes.points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
 
 
@@ -102,7 +101,6 @@ def test_one_path_on_two_axes_is_refused() -> None:
 @each(("path", "problem"), [
     ("limits.budget", "did you mean limits.budget_usd?"),
     ("hardware.budget_usd", "did you mean limits.budget_usd?"),
-    ("budget_usd", "did you mean limits.budget_usd?"),
     ("limit.budget_usd", "did you mean limits"),
     ("layout.tensor_paralel", "did you mean 'layout.tensor_parallel'?"),
     ("sites.racks.keyston", "did you mean 'sites.racks.keystone'?"),
@@ -153,24 +151,6 @@ def test_every_leaf_can_be_set() -> None:
         assert (len(before), len(after)) == (1, 2)
 
 
-def test_entries_by_id_and_pins_by_short_name() -> None:
-    data = MAIN.model_dump(mode="json")
-    node = next(i for i, n in enumerate(MAIN.grid.nodes) if n.id == "keystone") if MAIN.grid else -1
-    axes.check_path(MAIN, "grid.nodes[keystone].latitude")
-    axes.put(data, MAIN, "grid.nodes[keystone].latitude", 41.5)
-    axes.put(data, MAIN, "layout.zero_stage", 2)
-    assert (data["grid"]["nodes"][node]["latitude"], data["pins"]["layout.zero_stage"]) == (41.5, 2)
-    assert axes.canonical("limits.budget_usd") == "limits.budget_usd"
-
-
-def test_bad_points_are_named_before_anything_runs() -> None:
-    """A value that no instance may have is refused with its point, by the call and not by the first row."""
-    with pytest.raises(InputError, match=r"point 1 \(limits.max_batch_tokens=-1\).*greater than 0"):
-        planner.sweep(RACK, {"limits.max_batch_tokens": [4e6, -1]})
-    with pytest.raises(InputError, match="network is not in the instance"):
-        planner.sweep(RACK, {"network.transport.slowdown": [1.0]})
-
-
 @each(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
 def test_shards_part_the_points(count: int, parts: int) -> None:
     """Every point is in exactly one shard, neighbours together and sizes as even as can be."""
@@ -184,13 +164,6 @@ def test_bad_shards_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="I/N"):
         axes.shard_of(text)
     assert [axes.shard_of(x) for x in ("1/2", "2/2")] == [(1, 2), (2, 2)]
-
-
-@each("mark", ["\u2028", "\u2029", "\u0085"])
-def test_pairs_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
-    path = tmp_path / "pairs.jsonl"
-    path.write_text(f'{{"name": "first{mark}second"}}\n', encoding="utf-8")
-    assert axes.read_pairs(path) == [{"name": f"first{mark}second"}]
 
 
 BASE = ROOT / "instances" / "two-sites-405b.json"
@@ -213,31 +186,17 @@ def test_moved_whole_numbers_stay_whole() -> None:
     assert put_back == base
 
 
-def test_lists_that_an_instance_leaves_out_have_their_default() -> None:
-    """Modules of recompute, which data leave out as long as they are core attention alone, are changed by position."""
-    found = axes.changed(BASE, {"workload.software.recompute_modules[0]": "mlp"}).workload.software
-    assert isinstance(found, Software) and found.recompute_modules == ("mlp",)
-    off = axes.changed(BASE, {"workload.software.fp8_attention": False, "workload.precision": "fp8"}).workload.software
-    assert isinstance(off, Software) and not off.fp8_attention
-
-
 def test_names_of_the_catalogue_stand_for_objects() -> None:
-    found = axes.changed(
-        BASE,
-        {"workload.model": "llama3-70b", "hardware.accelerator": "H100", "network.switches[0]": "51.2T-64x800G",
-         "reliability": "llama3-2024"},
-    )  # fmt: skip
+    """What is changed behind a name is of what it names; lists that an instance leaves out have their default."""
+    named = {"workload.model": "llama3-70b", "hardware.accelerator": "H100", "network.switches[0]": "51.2T-64x800G"}
+    more = {"hardware.accelerator.hbm_bytes": "x1.5", "workload.software.recompute_modules[0]": "mlp"}
+    plain, found = axes.changed(BASE, named), axes.changed(BASE, named | more | {"reliability": "llama3-2024"})
     assert (found.workload.model.name, found.hardware.accelerator.name) == ("llama3-70b", "H100")
     assert found.network is not None and found.reliability is not None
     assert found.network.switches[0].name == "51.2T-64x800G"
-
-
-def test_changes_behind_a_name_are_of_what_it_names() -> None:
-    """Half as much memory again, of the accelerator that was named before it."""
-    plain = axes.changed(BASE, {"hardware.accelerator": "H100"}).hardware.accelerator
-    more = axes.changed(BASE, {"hardware.accelerator": "H100", "hardware.accelerator.hbm_bytes": "x1.5"})
-    assert more.hardware.accelerator.hbm_bytes == pytest.approx(1.5 * plain.hbm_bytes)
-    assert more.hardware.accelerator.hbm_bytes != 1.5 * axes.changed(BASE, {}).hardware.accelerator.hbm_bytes
+    assert found.hardware.accelerator.hbm_bytes == pytest.approx(1.5 * plain.hardware.accelerator.hbm_bytes)
+    assert plain.hardware.accelerator.hbm_bytes != axes.changed(BASE, {}).hardware.accelerator.hbm_bytes
+    assert found.workload.software.recompute_modules == ("mlp",)  # type: ignore[union-attr]
 
 
 def test_a_path_is_changed_once(tmp_path: Path) -> None:
@@ -297,8 +256,8 @@ def test_options_without_path_or_value_are_refused(option: str, form: str) -> No
         axes.values_by_path(option, ["a=1", "a=2"])
 
 
-def test_the_command_line_and_the_library_agree(tmp_path: Path) -> None:
-    """`evaluate --set` predicts what the library does of the same change, and the plan of `solve --set` holds it."""
+def test_the_command_line_and_the_library_agree() -> None:
+    """`evaluate --set` predicts what the library does of the same change."""
     layout = {"tp": 8, "pp": 9, "dp": 1, "virtual_stages": 1, "microbatch_sequences": 1, "microbatches_per_step": 64}
     rack, more = ROOT / "instances" / "one-rack.json", {"workload.tokens": "x3"}
     pins = [x for k, v in layout.items() for x in ("--pin", f"{k if len(k) == 2 else 'layout.' + k}={v}")]
@@ -307,8 +266,3 @@ def test_the_command_line_and_the_library_agree(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["layout"]["metrics"]["days_to_train"] == ours.layout.metrics.days_to_train
     base = planner.evaluate(rack, layout).layout.metrics.days_to_train
     assert ours.layout.metrics.days_to_train == pytest.approx(3 * base)
-    out = tmp_path / "plan.json"
-    pin = ["--pin", "tp=8", "--pin", "pp=9", "--pin", "layout.data_parallel=1"]
-    run = invoke("solve", rack, *pin, "--set", "workload.tokens=x3", "-q", "-o", out)
-    tokens = planner.changed(rack, more).workload.tokens
-    assert json.loads(out.read_text())["instance"]["workload"]["tokens"] == tokens

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -171,44 +171,42 @@ def test_failed_points_are_tried_again_and_count(tmp_path: Path, solved: dict[st
     assert found == [["optimal"] * 3] * 3
 
 
-class Cancelled(Executor):
-    """An executor whose scheduler is killed at its second point: all later points are cancelled."""
+def test_a_killed_scheduler_loses_no_point_silently() -> None:
+    """Points that an executor cancels, as where its scheduler is gone, are failed rows, which --resume solves."""
 
-    def __init__(self) -> None:
-        self.points = 0
-
-    def submit(self, _: Any, /, *__: Any, **___: Any) -> Future[Any]:
-        """Answer the first point and cancel the others."""
+    def submit(_: Any, task: Task) -> Future[Any]:
         future: Future[Any] = Future()
-        self.points += 1
-        if self.points > 1:
+        if task.index:
             future.cancel()
             future.set_running_or_notify_cancel()
         else:
             future.set_result((row(0), None))
         return future
 
-
-def test_a_killed_scheduler_loses_no_point_silently() -> None:
-    """Points whose scheduler is gone are failed rows, which a resumed sweep solves."""
-    tasks = list(tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions()))
-    statuses = [a.status for _, (a, _) in on_executor(tasks, lambda _: None, Cancelled())]  # type: ignore[arg-type,return-value]
-    assert statuses == ["optimal", "failed", "failed"]
+    tasks = tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions())
+    answers = on_executor(tasks, sweep_run.solve_point, SimpleNamespace(submit=submit))  # type: ignore[arg-type]
+    assert [answer.status for _, (answer, _) in answers] == ["optimal", "failed", "failed"]
 
 
-TEXTS = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\tx", "'=x", "plain", "-5", "a=b"]
+TEXTS = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\tx", "'=x", "plain", "-5", "a=b", "a\u2028\u2029\u0085b"]
 
 
 def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
-    """Texts that a spreadsheet would compute are escaped, numbers are not, and both are read back as they were."""
+    """Texts that a spreadsheet would compute are escaped, numbers and line marks of Unicode are not; all are read."""
     rows = [row(i, reason=text, plan={"figure": -1.5 * i}) for i, text in enumerate(TEXTS)]
     path = tmp_path / "rows.csv"
-    write_rows(path, rows)
+    with Store(path, resume=False) as store:
+        for made in rows:
+            store.append(made)
+        store.tabulate()
+    with Store(path, resume=True) as store:
+        assert store.rows == rows
     with path.open(newline="") as file:
         cells = list(csv.DictReader(file))
-    assert [c["reason"][:1] for c in cells] == ["'", "'", "'", "'", "'", "'", "p", "-", "a"]
+    assert [c["reason"][:1] for c in cells] == ["'", "'", "'", "'", "'", "'", "p", "-", "a", "a"]
     assert [float(c["figure"]) for c in cells] == [-1.5 * i for i in range(len(TEXTS))]
-    assert [str(r["reason"]) for r in drawn.read_rows(path)] == TEXTS
+    for file in (path, tmp_path / "rows.csv.jsonl"):
+        assert [str(r["reason"]) for r in drawn.read_rows(file)] == TEXTS
     compared = sides_of_rows(path, None, several=False)
     assert [str(c.figures["reason"]) for c in compared] == TEXTS
 
@@ -227,20 +225,6 @@ def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], proble
     output = [] if "-o" in args else ["-o", str(tmp_path / "rows.jsonl")]
     assert problem in refusal(invoke("sweep", written(tmp_path), *args, *output))
     assert [p.name for p in tmp_path.iterdir()] == ["small.json"]
-
-
-@each("mark", ["\u2028", "\u2029", "\u0085"])
-def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
-    marked, path = row(0, reason=f"first{mark}second"), tmp_path / "rows.csv"
-    with Store(path, resume=False) as store:
-        store.append(marked)
-        store.tabulate()
-    with Store(path, resume=True) as store:
-        assert store.rows == [marked]
-    journal = tmp_path / "rows.csv.jsonl"
-    assert mark in journal.read_text(encoding="utf-8")
-    for file in (journal, path):
-        assert [r["reason"] for r in drawn.read_rows(file)] == [marked.reason]
 
 
 def test_a_row_that_cannot_be_appended_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

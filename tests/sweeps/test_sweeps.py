@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from commands import run_here
-from sweeping import ROOT, kills_at_two, kills_once, small, written
+from sweeping import ROOT, kills_workers, small, written
 
 import planner
 from planner.errors import InputError
@@ -82,15 +82,7 @@ def test_rows_come_as_they_finish() -> None:
     assert list(rows) == []
 
 
-def test_infeasible_point_is_a_row_with_its_reason() -> None:
-    with ThreadPoolExecutor(1) as pool:
-        rows = list(planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool))
-    assert [r.status for r in rows] == ["infeasible", "optimal"]
-    assert (rows[0].rules, rows[0].plan) == (("limits.deadline_days",), {})
-    assert "0.001, the deadline" in rows[0].reason
-
-
-def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_or_infeasible_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     solve = sweep_run.solve_instance
 
     def fails_at_two(instance: Any, *args: Any, **how: Any) -> Plan:
@@ -101,8 +93,10 @@ def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sweep_run, "solve_instance", fails_at_two)
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {RACKS: [1, 2, 3]}, executor=pool))
+        late, _ = planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool)
     assert [r.status for r in rows] == ["optimal", "failed", "optimal"]
-    assert rows[1].reason == "RuntimeError: no luck"
+    assert rows[1].reason == "RuntimeError: no luck" and "0.001, the deadline" in late.reason
+    assert (late.status, late.rules, late.plan) == ("infeasible", ("limits.deadline_days",), {})
 
 
 def test_executor_that_is_gone_fails_its_points() -> None:
@@ -132,19 +126,13 @@ def test_same_question_is_solved_once() -> None:
     assert {t.key for t in made}.isdisjoint(t.key for t in tasks_for(small(), [{RACKS: 1}], SweepOptions(seed=1)))
 
 
-def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None:
+def test_worker_that_dies_twice_is_a_failed_row(tmp_path, monkeypatch, alone):
     """A point that kills its worker is tried once more, then reported as failed; no other point suffers."""
-    rows = [a for _, (a, _) in at_home(tasks(1, 2, 3), kills_at_two, workers=1)]
+    monkeypatch.setenv("SWEEP_TEST_MARKER", str(tmp_path / "marker"))
+    rows = [a for _, (a, _) in at_home(tasks(1, 2, 3), kills_workers, workers=1)]
     assert sorted((r.point[RACKS], r.status) for r in rows) == [(1, "optimal"), (2, "failed"), (3, "optimal")]
     assert "died at this point, 2 times" in next(r.reason or "" for r in rows if r.status == "failed")
-    assert values(rows) == pytest.approx({n: alone[n] for n in (1, 3)})
-
-
-def test_worker_that_dies_once_costs_no_point(tmp_path, monkeypatch, alone):
-    """A point whose worker died for another reason is solved by the next one."""
-    monkeypatch.setenv("SWEEP_TEST_MARKER", str(tmp_path / "marker"))
-    rows = [a for _, (a, _) in at_home(tasks(1, 2), kills_once, workers=1)]
-    assert (tmp_path / "marker").exists() and values(rows) == pytest.approx({n: alone[n] for n in (1, 2)})
+    assert (tmp_path / "marker").exists() and values(rows) == pytest.approx({n: alone[n] for n in (1, 3)})
 
 
 def started(args: list[str | Path], path: Path, rows: int) -> subprocess.Popen[str]:
@@ -241,14 +229,10 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
 
 def test_dask_cluster_loses_a_worker_and_no_point(alone: dict[int, float]) -> None:
     """On a local Dask scheduler with two worker processes, one killed in the middle, every point has its row."""
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        first = next(iter(cluster.workers.values())).pid
-        rows = []
-        for row in planner.sweep(small(), {RACKS: list(range(1, 13))}, executor=client.get_executor(pure=False)):
+    pytest.importorskip("distributed")
+    with sweep_run.dask_executor("local", workers=2) as executor:
+        first, rows = min(executor._client.run(os.getpid).values()), []  # type: ignore[attr-defined]
+        for row in planner.sweep(small(), {RACKS: list(range(1, 13))}, executor=executor):
             if not rows:
                 os.kill(first, signal.SIGKILL)
             rows.append(row)
@@ -256,12 +240,27 @@ def test_dask_cluster_loses_a_worker_and_no_point(alone: dict[int, float]) -> No
     assert {n: values(rows)[n] for n in alone} == pytest.approx(alone, rel=1e-12)
 
 
-def test_dask_from_the_command(tmp_path: Path) -> None:
-    """--dask local ends as the home processes do, and a scheduler that is not there is a message."""
+def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) -> None:
+    """With its scheduler killed in the middle the command ends, not with status 0; every point has its row."""
     pytest.importorskip("distributed")
-    args = [written(tmp_path), "--vary", f"{RACKS}=1,2", "-o", tmp_path / "rows.jsonl", "--workers", "1"]
-    out = run_here("sweep", *args, "--dask", "local")
-    assert (out.returncode, out.stdout.split(" in ")[0]) == (0, "2 of 2 points (2 optimal)")
+    file, path, running = tmp_path / "scheduler.json", tmp_path / "rows.jsonl", []
+    for part, *more in (("scheduler", "--port", "0"), ("worker", "--nworkers", "1", "--nthreads", "1")):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{part}", "--scheduler-file", file, "--no-dashboard"]
+        running.append(subprocess.Popen([*command, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    try:
+        while not file.exists() or not file.stat().st_size:
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        args = [written(tmp_path), "--vary", f"{RACKS}=1:60:1", "-o", path, "--dask", address]
+        child = started(args, path, 2)
+        running[0].kill()
+        out, err = child.communicate(timeout=120)
+        assert child.returncode == 1 and " failed" in out and "--resume tries them again" in err, (out, err)
+        assert len({row.key for row in read_rows(path)}) == 60
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 def test_compare_rows_and_plans(tmp_path: Path) -> None:
