@@ -1,6 +1,5 @@
 """The wide area: agreement with every choice of routes, the cost of protection and latency, and missing capacity."""
 
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,6 @@ from wan_graphs import asked, cheapest, edge, fibre, random_case
 from planner.instance.instance import Instance
 from planner.models import Options, WanRequest, wan_design
 from planner.models.wan_design import confirmed, gather, loads
-from planner.physics.site.wan import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.plan.plan_sections import WanPlan
 from planner.report import decisions
@@ -50,23 +48,6 @@ def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared
     plan = solved(fibre(edges, protection="one_cut"), asked()).solution
     said = " ".join(statement.text for statement in decisions.wan(None, plan))
     assert said.partition("share: ")[2] == shared
-
-
-@each("protection", ["none", "one_cut"])
-def test_the_split_prices_all_the_fibre_that_a_link_lights(protection: str) -> None:
-    """Of two sites the split's price of a link is that of the design's spans, and not of one at the great circle."""
-    edges = [edge("n0", "n2", 1500), edge("n2", "n4", 1600), edge("n0", "n3", 2700), edge("n3", "n4", 800)]
-    instance = fibre(edges, protection=protection)
-    plan = solved(instance, asked()).solution
-    nodes = {n.id: (n.latitude, n.longitude) for n in instance.grid.nodes}
-    pair_usd, wavelength_usd = link_prices(instance.wan, {s: nodes[s] for s in ("E0", "W0")})
-    lit = {e.id.replace("E0", "n0").replace("W0", "n4") for e in plan.edges}  # by the places of the sites
-    assert len(lit) == (4 if protection == "one_cut" else 2)
-    assert pair_usd == pytest.approx(sum(x["route_km"] * 10 for x in edges if f"{x['a']}-{x['b']}" in lit))
-    assert wavelength_usd == 1000 * len(lit)
-    waves = {e.wavelengths for e in plan.edges}
-    priced = [n * wavelength_usd + math.ceil(n / 4) * pair_usd for n in (min(waves), max(waves))]
-    assert priced[0] * (1 - 1e-9) <= plan.capex_usd <= priced[1] * (1 + 1e-9)
 
 
 def test_wavelengths_kept_for_a_cut_are_shared() -> None:
@@ -190,21 +171,6 @@ def test_loads_of_edges_are_in_one_order_whatever_their_names() -> None:
     backup = ["E0-n1", "n1-n2", "n2-n3", "n3-W0"]
     expected = [(e, state) for e in backup for state in ("", "normal")]
     assert list(loads(data)) == [*expected, *(("normal", cut) for cut in backup if cut < "normal"), ("normal", "")]
-
-
-def test_round_trips_of_places_that_exchange_nothing_are_known() -> None:
-    """No demand and no form of exchange asks for the pair; its shortest route is there all the same."""
-    apart = replace(asked(), exchanging=())
-    data = gather(fibre(SQUARE), apart)
-    assert not data.demands and not data.forms
-    there, back = data.fibre.shortest_rtt_ms("E0", "W0"), data.fibre.shortest_rtt_ms("W0", "E0")
-    assert there == back == data.fibre.rtt_ms(("E0-n1", "n1-W0"))
-    assert math.isinf(gather(fibre(SQUARE[:1]), apart).fibre.shortest_rtt_ms("E0", "W0"))
-
-
-def test_a_moment_is_enough_for_an_answer_or_none() -> None:
-    out = wan_design.solve(fibre(SQUARE, protection="one_cut"), asked(), Options(time_limit=0.0))
-    assert out.solution is not None or not out.infeasible
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))

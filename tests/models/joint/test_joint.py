@@ -13,9 +13,9 @@ import joint_toys
 import pytest
 from each_case import each
 from joint_brute_force import Plan, Toy, toy
-from joint_changes import HARMS, HELPS, SAME, other_values, own_choices
+from joint_changes import SAME, own_choices
 from joint_solved import require_optimum, solved
-from joint_toys import KINDS, case, kind_of, name_of, with_pins
+from joint_toys import case, name_of, with_pins
 from tiers import more
 from wan_graphs import random_case
 
@@ -44,16 +44,9 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {"sites": 2, "forced": True}) for seed in (3, 7, 14, 18, 25, 41, 49)),
     *((seed, {"sites": 2}) for seed in (2, 6)),
 ]
-OTHERS: list[tuple[int, dict[str, Any]]] = [
-    *((seed, {}) for seed in (2, 4, 8, 14)),
-    *((seed, {"forced": True}) for seed in (5, 8, 11, 17, 20, 26)),
-    *((seed, {"sites": 2, "forced": True}) for seed in (5, 12, 16, 21, 36, 48, 59)),
-    *((seed, {"sites": 2}) for seed in (5, 11)),
-]
-TOYS = [*(pytest.param(*case, id=name_of(*case)) for case in CASES), *more(*OTHERS)]
 
 
-@pytest.mark.parametrize(("seed", "how"), TOYS)
+@pytest.mark.parametrize(("seed", "how"), [pytest.param(*case, id=name_of(*case)) for case in CASES])
 def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
     found = require_optimum(i, Toy(i).best())
@@ -152,17 +145,6 @@ def test_sites_opened_closed_or_in_another_set_agree(seed: int, how: dict[str, A
         assert seconds(with_pins(i, **{path: 0}), {}, free) == pytest.approx(without_it, rel=1e-9)
 
 
-@pytest.mark.slow
-def test_the_toys_are_of_every_kind() -> None:
-    """There are four of each kind; some plans spread CP or experts over racks, some hold blocks at two sites."""
-    assert {k: [kind_of(s) for s in SEEDS].count(k) for k in KINDS} == dict.fromkeys(KINDS, 4)
-    plans = [b for b in map(enumerated, SEEDS) if b is not None]
-    assert any(p.column.block.context_racks > 1 for p in plans)
-    assert any(p.column.shape.expert_parallel > 1 for p in plans)
-    assert sum(sum(n > 0 for n in p.blocks) > 1 for p in plans) >= 5
-    assert any(p.send > 1.2 for p in plans) and any(p.allreduce > 1.2 for p in plans)
-
-
 def test_the_enumeration_shares_no_formulation() -> None:
     code = (
         "import sys, joint_brute_force\n"
@@ -184,11 +166,6 @@ def free(seed: int) -> JointSolution:
     return solved(case(seed))
 
 
-def days(i: Instance) -> float:
-    """Return the days of the optimum; infinite where there is no plan."""
-    return solved(i).days or math.inf
-
-
 @pytest.mark.parametrize("seed", ONE_OF_EACH)
 def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
     found, pins = free(seed), own_choices(free(seed))
@@ -197,38 +174,6 @@ def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
         again = solved(with_pins(case(seed), **some))
         assert again.days == pytest.approx(found.days, rel=TIE), some
         assert again.plan.capital_usd == pytest.approx(found.plan.capital_usd, rel=TIE), some
-
-
-@pytest.mark.parametrize("seed", ONE_OF_EACH)
-def test_pins_never_improve(seed: int) -> None:
-    """No other value of a choice gives fewer days, and the lower bounds hold below every value under a pin."""
-    found = free(seed)
-    assert found.fabric_free_bound <= found.lower_bound * (1 + TIE) <= found.days * (1 + 2 * TIE)
-    tried, pinned_before = 0, case(seed).pins
-    for name, value in own_choices(found).items():
-        if name in pinned_before:
-            continue
-        for other in other_values(name, value):
-            try:
-                pinned = days(with_pins(case(seed), **{name: other}))
-            except InputError as refused:
-                assert str(refused).startswith(f"pins[{name!r}]: ")
-                continue
-            tried += 1
-            assert pinned >= found.lower_bound * (1 - TIE), (name, other)
-    assert tried > 0
-
-
-@pytest.mark.parametrize("change", [x for x in HELPS if x != "racks"])
-@pytest.mark.parametrize("seed", ONE_OF_EACH)
-def test_means_never_worsen(seed: int, change: str) -> None:
-    assert days(HELPS[change](case(seed))) <= (free(seed).days or math.inf) * (1 + TIE)
-
-
-@pytest.mark.parametrize("change", HARMS)
-@pytest.mark.parametrize("seed", ONE_OF_EACH)
-def test_dearer_parts_never_improve(seed: int, change: str) -> None:
-    assert days(HARMS[change](case(seed))) >= (free(seed).days or 0.0) * (1 - TIE)
 
 
 @pytest.mark.parametrize("change", SAME)

@@ -8,13 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import angle_formulation
-import numpy as np
 import pyomo.environ as pyo
 import pytest
 from each_case import each
 from joint_brute_force import toy
 from joint_solved import solved
-from power_grids import power_case, with_years, years_case
+from power_grids import power_case, years_case
 from site_grids import case, node, random_case
 from tiers import more
 
@@ -23,7 +22,6 @@ from planner.checks import power_flow
 from planner.checks.strategy_space_check import Space
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
-from planner.models.joint import time_bounds
 from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
 from planner.models.joint.shapes.site_milp import stated, without_dear_pairs
@@ -106,46 +104,6 @@ def test_dc_sites_equal_every_choice_by_angles(seed: int, how: dict[str, Any]) -
         assert power_faults(i, found, 0.0) == []
 
 
-@pytest.mark.parametrize(("seed", "how"), GRIDS)
-def test_a_fabric_draws_as_racks_do(seed: int, how: dict[str, Any]) -> None:
-    """A part with a fabric of 1 MW stands where one with a rack of 1 MW more would: only the rack's price differs."""
-    i = dc_grid(seed, how)
-    found = placed(with_network(i), tuple(SitePart(1, n, ((3e4, 1.0),)) for n in (1, 1)))
-    other = placed(i, bare(2, 2))
-    assert (found is None) == (other is None)
-    if found is not None and other is not None:
-        assert found.capital_usd == pytest.approx(other.capital_usd - 2 * RACK_USD + 6e4, rel=1e-9)
-        assert power_faults(with_network(i), found, 1.0) == []
-
-
-def test_a_robust_scenario_binds() -> None:
-    """Three racks do not stand where a year may come with 2 MW; where only the mean counts, they run less in it."""
-    dry = {"name": "dry", "weight": 0.5, "headroom_mw": {"E": 2.0}}
-    alone = case(node("E0"))
-    assert placed(alone, bare(3)) is not None
-    assert placed(with_years(alone, "robust", dry), bare(3)) is None
-    two = placed(with_years(case(node("E0"), node("W0")), "robust", dry), bare(3))
-    assert set(two.parts) == {"W0"}
-    i = with_network(with_years(alone, "expected", dry, curtailment_usd_per_mwh=100.0))
-    less = placed(i, (SitePart(1, 2, ((0.0, 1.0),)),))
-    split = sites_section(Sites(instance=i), less, {"E0": 1.0})
-    assert split.sites[0].facility_mw == pytest.approx(3.0)
-    assert split.scenarios["dry"].running_mw == {"E0": 2.0}
-    assert power_faults(i, less, 1.0) == []
-
-
-def test_a_soft_rule_is_paid_in_the_capital() -> None:
-    """Three racks stand on 2 MW of headroom: the third MW costs its penalty, up to the most excess."""
-    soft = {"headroom": {"usd_per_year": 4e5, "max_excess": 1}}
-    i, hard = (case(node("E0"), headroom={"E": 2.0}, rules=r) for r in ({"soft": soft}, {}))
-    assert placed(hard, bare(3)) is None
-    found, two = placed(i, bare(3)), placed(i, bare(2))
-    assert found.capital_usd - two.capital_usd == pytest.approx(RACK_USD + 4e5)
-    assert placed(i, bare(4)) is None
-    split = sites_section(Sites(instance=i), found, {})
-    assert [(x.rule, x.amount, x.usd_per_year) for x in split.excess] == [("headroom[E]", 1.0, 4e5)]
-
-
 def test_money_for_a_module_of_which_one_rack_is_in_use() -> None:
     """The least capital of a plan that leaves a rack of its module idle is money enough for that plan."""
     i = toy(7, sites=1).replaced(hardware__racks_per_module=2, limits__budget_usd=1e5, objective__tolerance=0)
@@ -207,19 +165,6 @@ def test_what_is_cheapest_is_proven_again(seed: int, monkeypatch: pytest.MonkeyP
     assert confirmed(sites, replace(found, proof=claimed), 20) == "on trust"
     monkeypatch.setattr(highs, "lower_bound", lambda *_, **__: None)
     assert confirmed(sites, found, 20) == "confirmed by CP-SAT"
-
-
-def test_a_dc_question_is_asked_of_the_transport_model() -> None:
-    """Where the grid binds no more under dc than by transport, the sites are proven again."""
-    said = set()
-    for seed, how in GRIDS[:8]:
-        sites = Sites(instance=dc_grid(seed, how))
-        found = sites.cheapest(bare(2, 1), WIDE)
-        if found is not None:
-            said.add(confirmed(sites, found, 20))
-            more = replace(found.proof, bound=found.proof.bound * 1.01)
-            assert confirmed(sites, replace(found, proof=more), 20) == "on trust"
-    assert said & {"confirmed by CP-SAT", "confirmed by a dual bound"}
 
 
 def test_an_answer_cut_short_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,17 +300,6 @@ def test_no_site_holds_more_than_its_bound(seed: int) -> None:
     most = Sites(instance=i).max_site_racks
     assert Space(instance=i, transport_slowdown=1.0).site_racks <= most
     assert placed(i, bare(most + 1)) is None
-
-
-@each("head", [0.0, 0.3, 1.0, 2.5, 40.0])
-@each("stages", [1, 2, 3, 5, 7])
-def test_the_slowest_stage_of_the_most_even_layers(stages: int, head: float) -> None:
-    """Of every way to cut layers into stages of at least one, the last with the head, the slowest takes the least."""
-    for layers in range(stages, 20):
-        ways = range(1, layers - stages + 2) if stages > 1 else [layers]
-        slowest = [max(-(-(layers - last) // max(1, stages - 1)) * 1.25, last * 1.25 + head) for last in ways]
-        found = float(time_bounds.min_slowest_seconds(layers, np.array(stages), np.array(1.25), head))
-        assert found == pytest.approx(min(slowest))
 
 
 def test_more_money_is_asked_for_first() -> None:

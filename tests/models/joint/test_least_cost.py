@@ -76,24 +76,6 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 7, *more(14, 25)])
-def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
-    """The blocks of the cheapest plan, pinned, leave it; other numbers cost as much as the cheapest with them."""
-    free = toy(seed, sites=2, forced=True)
-    limit = 2 * min(x.seconds for x in cost_toy(free).front)
-    best = cheapest(world(free), limit).plan
-    for site, number in best.blocks_by_site.items():
-        for wanted in (number, number + 1, max(0, number - 1)):
-            i = free.replaced(pins={**free.pins, f"placement.blocks.{site}": wanted})
-            least, found = cost_toy(i).cheapest(limit), cheapest(world(i), limit)
-            assert (found.plan is None) == (least is None)
-            if least is not None:
-                assert found.usd == pytest.approx(least.usd, rel=1e-9)
-            if wanted == number:
-                assert found.usd == pytest.approx(best.capital_usd, rel=1e-9)
-
-
 @pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[5]])
 def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     """From the fastest plan questions for less and less money lead to a cheaper one that meets the deadline too."""
@@ -195,20 +177,6 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     for limit in limits:
         best, found = every.cheapest(limit), cheapest(w, limit)
         assert found.usd == pytest.approx(best.usd, rel=1e-9)
-
-
-@pytest.mark.parametrize(("seed", "how"), [(6, {}), (36, {"sites": 2, "forced": True})])
-def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None:
-    i = toy(seed, **how)
-    w = world(i)
-    best = cheapest(w, math.inf).plan
-    fastest = solved(i).plan
-    for share in (0.0, 0.2, 0.9):
-        known = cheapest(w, fastest.seconds * (1 + share), incumbent=fastest)
-        alone = cheapest(world(i), fastest.seconds * (1 + share))
-        assert known.usd == pytest.approx(alone.usd or 0.0)
-        assert known.plan.seconds == pytest.approx(alone.plan.seconds)
-        assert best.capital_usd - 0.01 <= (known.usd or 0.0) <= fastest.capital_usd + 0.01
 
 
 def in_days(i: Instance, days: float | None) -> JointSolution:

@@ -1,7 +1,6 @@
 """Kinds of layers, what frameworks lack and what fails in toys: the optimum equals full enumeration."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -15,7 +14,6 @@ from joint_brute_failures import every_plan, failing, failing_links, one_way
 from joint_brute_force import LayerShape, Plan, Toy
 from joint_proof import columns_below, require_proven_optimum
 from joint_solved import cheapest, require_optimum, solved
-from joint_strategies import strategies
 from joint_toys import SOFTWARE, case, toy, with_pins
 from tiers import more
 
@@ -27,8 +25,6 @@ from planner.instance.workload import Software
 from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stops_and_spares import Calendar
 from planner.models.joint.strategy_space import problem_of
-from planner.models.joint.strategy_tables import min_fill_seconds
-from planner.models.joint.time_bounds import RowConditions, terms
 from planner.report.summary import summary
 
 ROOMY = 0.5e9  # bytes of memory: with room for all activations
@@ -120,14 +116,6 @@ def test_the_checker_enumerates_modules() -> None:
     assert list(columns_below(more_modules, found.days))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_modules_that_no_layer_has_change_nothing(seed: int) -> None:
-    i, modules = toy(seed), ("moe_act", "moe", "layernorm", "mla_up_proj")
-    plain, named = solved(i), solved(i.replaced(workload__software__recompute_modules=modules))
-    assert (plain.status, plain.days) == (named.status, named.days)
-    assert plain.plan is None or (named.plan is not None and named.plan.column.strategy.shape.recompute == "none")
-
-
 def test_a_plan_of_modules_is_checked_and_told() -> None:
     plan = planner.solve(of_modules(("layernorm", "moe_act"), 0.45e9))
     assert plan.layout is not None and plan.layout.recompute == "selective"
@@ -192,18 +180,6 @@ def test_equals_full_enumeration(seed: int, stack: str) -> None:
     assert found is None or found.column.zero in software.zero_stages_under(found.column.p)
 
 
-def test_the_checker_enumerates_what_the_framework_has() -> None:
-    """Below the optimum of a framework that has less there is a column of one that has all."""
-
-    def seconds(seed: int, stack: str) -> float:
-        plan = best(seed, stack)
-        return math.inf if plan is None else plan.seconds
-
-    seed, stack = next((s, k) for s, k in CASES if math.inf > seconds(s, k) > seconds(s, "all"))
-    found = solved(made(seed, stack))
-    assert list(columns_below(made(seed, "all"), found.days))
-
-
 @each(
     ("stack", "pins", "message"),
     [
@@ -224,27 +200,6 @@ def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any],
     i = with_pins(made(5, stack), **{f"layout.{k}": v for k, v in pins.items()})
     with pytest.raises(InputError, match=message):
         problem_of(i)
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
-@pytest.mark.parametrize("seed", [5, 9, 31])
-def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
-    i = made(seed, "all")
-    software = Software.model_validate(SOFTWARE | {"name": "x", "schedules": [schedule]})
-    model = i.workload.model.replaced(layers=12)
-    i = i.replaced(workload__software=software, workload__model=model)
-    problem, seen = problem_of(i), 0
-    for s in list(strategies(problem))[::7]:
-        x = s.pipelines
-        for m in (1, 2, 5, 12, 40):
-            rows = replace(x, m=m + 0 * x.p)
-            for zero in (0, 3):
-                free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
-                once = terms(s, zero, rows, free).once
-                fill = min_fill_seconds(s, x.p, x.v)
-                assert np.all(once >= fill * (1 - 1e-9))
-                seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
-    assert seen > 100
 
 
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)

@@ -67,20 +67,6 @@ def solved(i: Instance, **how: Any) -> JointSolution:
     return solve_joint(i, Solving(**how))
 
 
-@pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])
-def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
-    """Questions that differ in money, and at last one of another toy, have the answers of a cache of their own."""
-    i, cache = toy(seed, **how), JointCache()
-    money = [i.replaced(limits__budget_usd=(i.limits.budget_usd or 0.0) * share) for share in (1.0, 1.3, 0.95, 1.0)]
-    for asked in (*money, toy(8)):
-        alone, shared = known(asked), solved(asked, cache=cache)
-        assert shared.status is alone.status
-        assert shared.days == pytest.approx(alone.days, rel=1e-9)
-        assert (shared.plan is None) == (alone.plan is None)
-        if shared.plan is not None and alone.plan is not None:
-            assert shared.plan.capital_usd == pytest.approx(alone.plan.capital_usd, rel=1e-9)
-
-
 def one_dear_rack(**limits: float) -> Instance:
     """Return a site that pays one rack of 72 GPUs, and one switch of 64 ports, but no leaf for each of the GPUs."""
     wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget=30e6, tokens=3e12)
@@ -204,37 +190,6 @@ def test_tables_of_less_money_serve_no_more(sites: int) -> None:
     assert tables(0.9, cache) == tables(0.9, JointCache()) != few
 
 
-def test_a_gap_ends_the_search_early() -> None:
-    i = toy(36, sites=2, forced=True)
-    exact, loose = known(i), solved(i, options=Options(gap=0.5))
-    assert loose.status == "optimal"
-    assert loose.lower_bound <= exact.days * (1 + 1e-9) <= loose.days * (1 + 2e-9)
-    assert loose.lower_bound >= loose.days * 0.5
-
-
-def test_the_limit_ends_the_search() -> None:
-    found = solved(toy(6), deadline=Deadline(1e-9))
-    assert (found.status, found.stopped, found.plan) == ("unknown", "limit", None)
-
-
-@pytest.mark.parametrize("at", [1, 2])
-def test_an_interrupt_returns_the_incumbent(at: int) -> None:
-    i = toy(36, sites=2, forced=True)
-    exact, lines = known(i), []
-
-    def progress(line: str) -> None:
-        lines.append(line)
-        if len([x for x in lines if "TP" in x]) >= at:
-            raise KeyboardInterrupt
-
-    found = solved(i, progress=progress)
-    assert found.plan is not None and found.lower_bound is not None and exact.days is not None
-    if found.stopped == "interrupted":
-        assert found.lower_bound <= exact.days * (1 + 1e-9)
-        assert (found.days or 0.0) >= exact.days * (1 - 1e-9)
-    assert any("bound" in x and "gap" in x for x in lines)
-
-
 def test_an_interrupt_without_a_plan_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def stop(_: signals.Deadline) -> None:
@@ -286,26 +241,6 @@ def test_bounds_under_a_rule_of_recompute(seed: int, stack: str, monkeypatch: py
     assert looked and higher
 
 
-def test_memory_slows_the_slowest_stage() -> None:
-    """Where no stage holds its layers without recomputing some, the bound is above the time of even stages."""
-    problem = problem_of(toy(3))
-    s = next(x for x in strategies(problem) if x.recomputes == "any")
-    problem = replace(problem, memory_limit=problem.memory_limit * 100)
-    s, world = replace(s, problem=problem), World(problem=problem, sites=None, templates=None)
-    _, rows = pipelines_of(world, s)
-    layer = time_bounds.terms(s, 0, rows, FREE).layer
-    loose = time_bounds.min_stage_seconds_in_memory(s, 0, replace(rows, d=0 * rows.d + 1), layer)
-    assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
-    last, slower = loose, False
-    for share in np.geomspace(1, 1e-4, 600):
-        tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
-        found = time_bounds.min_stage_seconds_in_memory(tight, 0, replace(rows, d=0 * rows.d + 1), layer)
-        assert np.all(found >= last * (1 - 1e-9))
-        slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
-        last = found
-    assert slower and np.all(np.isinf(last))
-
-
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
 def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
     free, excluded, missed = problem_of(toy(seed)), 0, 0
@@ -330,14 +265,6 @@ def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
         i = toy(6).replaced(pins={path: value})
         solution = solved(i)
         assert solution.status == "infeasible" and solution.counts.get("ranges nodes", 0) == 0
-
-
-@each(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
-def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
-    forward = (2.3, *(1.1,) * (v - 1))
-    backward = (5.0, *(2.4,) * (v - 1))
-    whole, _ = schedule.run_passes(p, m, forward, backward)
-    assert schedule.finish_seconds(p, m, forward, backward) == pytest.approx(whole, rel=1e-11)
 
 
 @pytest.mark.parametrize("stack", ["", "megatron-core"])
@@ -556,23 +483,6 @@ def test_what_is_known_of_pipelines_holds_under_every_zero_stage(i: Instance) ->
             t = terms_under_zero(s, zero, rows.part(some))
             assert (known[some] <= each_in_memory(s, zero, rows.part(some), t.each, t.layer) * (1 + 1e-12)).all()
     assert raised
-
-
-def test_a_half_has_no_lower_floor() -> None:
-    world = Solving().world(toy(8))
-    goal = Within(world=world)
-    halves = 0
-    for s in world.strategies():
-        of = table_of(world, s)
-        most = np.maximum(of.rows.blocks(), 1)
-        x = of_stage(goal, all_ranges(of, np.zeros_like(most), most, np.arange(len(most))), s.problem.zero_stages[0])
-        wide = x.part(np.flatnonzero(x.high > x.low + 1))
-        middle = (wide.low + wide.high) // 2
-        lower = bounded(goal, replace(wide, high=middle, in_memory=np.zeros(len(middle), dtype=bool)))
-        whole = dict(zip(wide.at.tolist(), wide.seconds.tolist(), strict=True))
-        assert all(b >= whole[a] for a, b in zip(lower.at.tolist(), lower.seconds.tolist(), strict=True))
-        halves += len(lower.at)
-    assert halves
 
 
 def keeps_rule(stack: str, layers: list[int], repeats: list[int], v: int) -> bool:
