@@ -10,7 +10,7 @@ from each_case import each
 from joint_brute_failures import failing
 from joint_brute_force import Column, Toy
 from joint_brute_sites import SiteCosts
-from joint_proof import solved_with_proof
+from joint_solved import solved_with_proof
 from joint_toys import PHI, case, toy, with_pins
 from stored_plans import PLANS
 from tiers import more, slow

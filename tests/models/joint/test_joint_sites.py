@@ -196,16 +196,6 @@ def test_sites_that_pay_a_point_pay_all_that_they_hold() -> None:
     assert bounds.sites.solved == 2
 
 
-def test_fabrics_whose_power_is_no_load_add_their_price_to_capital_and_bound() -> None:
-    """Each part takes the cheaper of its fabrics: $20,000 and $50,000 over what the racks alone cost, proven so."""
-    i = case(node("E0"), node("E1"))
-    parts = (SitePart(1, 2, ((3e4, 0.3), (2e4, 0.7))), SitePart(1, 1, ((5e4, 0.1),)))
-    found, alone = placed(i, parts), placed(i, bare(2, 1))
-    assert found.capital_usd == pytest.approx(alone.capital_usd + 7e4)
-    assert found.proof.bound == pytest.approx(found.capital_usd) != pytest.approx(alone.capital_usd)
-    assert {found.racks[site]: fabric for site, (_, fabric) in found.parts.items()} == {2: 1, 1: 0}
-
-
 BARE = ((0.0, 0.0),)
 PARTS = [(2, 1), (2, 2), (1, 1, 1), (4, 4)]
 
@@ -316,7 +306,8 @@ LIMITS = {"budget_usd": 4.5e6, "max_batch_tokens": 2048}
 
 
 @pytest.mark.parametrize(("cheap", "parts"), [("E", {}), ("W", {"objective": {"minimize": "cost_usd"}})])
-def test_the_cheaper_of_two_equal_nodes_is_taken(cheap: str, parts: dict[str, dict[str, str]]) -> None:
+def test_the_cheaper_of_equal_nodes_are_taken(cheap: str, parts: dict[str, dict[str, str]]) -> None:
+    """Of two one is open, of four two: those of the cheapest energy, whatever they are named, for no more capital."""
     usd = {"E": 190.0, "W": 190.0} | {cheap: 20.0}
     instance = case(node("E0"), node("W0"), usd_per_mwh=usd, rules=RULES, limits=LIMITS)
     instance = type(instance).model_validate(
@@ -326,18 +317,11 @@ def test_the_cheaper_of_two_equal_nodes_is_taken(cheap: str, parts: dict[str, di
     assert [s.id for s in plan.sites.sites] == [f"{cheap}0"]
     assert plan.status == plan.sites.certificate.status == "optimal"
     assert planner.check(plan) == []
-
-
-def test_parts_of_two_sites_move_together() -> None:
-    """Of three nodes two are open: those of the cheapest energy, whatever they are named, for no more capital."""
-    usd = {"E": 50.0, "W": 20.0}
-    rules = {"grid_model": "none", "min_site_modules": 1}
-    nodes = [node("E0"), node("E1"), node("W0", generation_mw=2.0), node("W1", generation_mw=2.0)]
     free = {"fibre_usd_per_route_km": 0, "wavelength_usd": 0}
-    instance = case(*nodes, usd_per_mwh=usd, rules=rules, limits=LIMITS, wan=free, headroom={"W": 10.0})
-    plan = planner.solve(instance)
-    assert {s.id[0] for s in plan.sites.sites} == {"W"}
-    assert planner.check(plan) == []
+    nodes = [node(name, generation_mw=2.0 if name[0] == cheap else 10.0) for name in ("E0", "E1", "W0", "W1")]
+    rules = {"grid_model": "none", "min_site_modules": 1}
+    plan = planner.solve(case(*nodes, usd_per_mwh=usd, rules=rules, limits=LIMITS, wan=free, headroom={cheap: 10.0}))
+    assert {s.id[0] for s in plan.sites.sites} == {cheap} and planner.check(plan) == []
 
 
 @each("seed", [14, 21, 36])

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 from each_case import each
-from joint_brute_force import toy
-from joint_cost_brute_force import cost_toy
+from joint_brute_force import cost_toy, toy
 from joint_solved import cheapest, solved
 from joint_toys import name_of
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointCache, JointSolution, World
+from planner.models.joint.joint_world import JointCache, World
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import (
@@ -177,22 +176,6 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     for limit in limits:
         best, found = every.cheapest(limit), cheapest(w, limit)
         assert found.usd == pytest.approx(best.usd, rel=1e-9)
-
-
-def in_days(i: Instance, days: float | None) -> JointSolution:
-    asked = i.replaced(limits__deadline_days=days)
-    return solve_joint_cost(asked, Solving())
-
-
-def test_the_deadline_of_an_instance() -> None:
-    i = toy(6)
-    best = solved(i)
-    soon, any_time, never = in_days(i, best.days), in_days(i, None), in_days(i, best.days * 0.3)
-    assert soon.days == pytest.approx(best.days) and soon.stopped == "proved"
-    assert (any_time.usd or 0.0) < (soon.usd or 0.0)
-    assert (any_time.days or 0.0) > best.days
-    assert (never.status, never.plan, never.usd) == ("infeasible", None, None)
-    assert never.fabric_free_bound is not None and best.days * 0.3 < never.fabric_free_bound <= best.days * (1 + 1e-9)
 
 
 def asked(seed: int) -> Instance:

@@ -107,30 +107,6 @@ def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) 
     assert seen and unpaid, (seen, unpaid)
 
 
-def test_larger_stages_hide_more_of_the_exchange() -> None:
-    """Of pinned layers the largest stage hides more of the embedding's gradients than one as even as can be."""
-    pins = {"layout.layers_per_stage": [16, *[22] * 5], "layout.virtual_stages": 1, "layout.zero_stage": 1}
-    data = load_instance(INSTANCES / "two-sites-405b.json").model_dump(mode="json", exclude_none=True)
-    world, seen, hidden = Solving().world(load_instance(data | {"pins": pins})), 0, 0
-    for s in world.strategies()[::40]:
-        _, rows = pipelines_of(world, s)
-        for j in range(0, len(rows), max(1, len(rows) // 3)):
-            q = ShapeProblem(
-                world=world, column=column_at(s, 1, rows, j), shape=next(shapes(column_at(s, 1, rows, j), 2))
-            )
-            waves = np.array([1, 30, 400])
-            found = [q.split(q.conditions(1.05, 1.05, q.fibre(int(n), q.rtts_ms[0])), math.inf) for n in waves]
-            if None in found:
-                continue
-            seen += 1
-            times = np.array([x.seconds for x in found if x is not None])
-            assert np.all(q.min_by_waves(1.05, 1.05, 1e9, waves) <= times * (1 + 1e-12))
-            hidden += bool(
-                np.any(q.exchange_seconds(22, q.fibre(waves, 1.0)) < q.exchange_seconds(21, q.fibre(waves, 1.0)))
-            )
-    assert seen and hidden, (seen, hidden)
-
-
 def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
     """Of as many racks in all those in small blocks are housed, and those in blocks that no site holds are not."""
     world, found = Solving().world(small_sites(60e6, 2)), dict[int, set[bool]]()

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from joint_brute_failures import every_plan as plans_where_parts_fail
 from joint_brute_failures import failing
-from joint_brute_force import toy
-from joint_cost_brute_force import cost_toy
-from joint_run_brute_force import RunToy, run_toy
+from joint_brute_force import RunToy, cost_toy, run_toy, toy
 from joint_solved import solved
 from tiers import more, slow
 
@@ -36,23 +34,16 @@ NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
 PLAN = cast(JointPlan, None)
 
 
-def drawn(seed: int, count: int) -> tuple[Front, list[tuple[float, float]]]:
-    """Return a front of random plans, and all of them."""
-    r, front = random.Random(seed), Front(slowest=1e3, most_usd=1e3)
-    every = [(r.choice([1, 2, 3, 5, 8]) * r.uniform(1, 9), r.choice([1, 2, 4]) * r.uniform(1, 9)) for _ in range(count)]
-    for t, c in every:
-        front.add(t, c, PLAN)
-    return front, every
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_front_holds_what_none_beats(seed: int) -> None:
     """Its gap is that of the nearest plan; above some floors each pair of a larger gap, and no other, is in a box."""
-    front, every = drawn(seed, 40)
+    r, front = random.Random(seed), Front(slowest=1e3, most_usd=1e3)
+    every = [(r.choice([1, 2, 3, 5, 8]) * r.uniform(1, 9), r.choice([1, 2, 4]) * r.uniform(1, 9)) for _ in range(40)]
+    for t, c in every:
+        front.add(t, c, PLAN)
     kept = {(t, c) for t, c in every if not any(a <= t and b <= c and (a, b) != (t, c) for a, b in every)}
     assert set(zip(front.seconds, front.usd, strict=True)) == kept
     assert front.usd == sorted(front.usd) and front.seconds == sorted(front.seconds, reverse=True)
-    r = random.Random(seed + 1000)
     for _ in range(60):
         t, c = r.uniform(0.5, 60), r.uniform(0.5, 50)
         gap = min(max(a / t, b / c) for a, b in kept) - 1
