@@ -236,19 +236,6 @@ def test_what_a_class_learns_of_its_sites_never_falls() -> None:
         assert search.lower_bounds == {(1, 5.0): pytest.approx(left, abs=1)} and not search.floor_tables
 
 
-@each(("known", "round_trips", "sites", "tried"), [
-    ([2.0, 5.0, 9.0], 1.0, 2, [2.0, 5.0, 9.0]), ([2.0, 5.0, 9.0], 0.0, 2, [9.0]), ([5.0], 0.0, 2, [5.0]),
-    ([], 0.0, 2, []), ([2.0, 5.0], 1.0, 1, [0.0]),
-])  # fmt: skip
-def test_round_trips_that_may_be_the_longest(known, round_trips, sites, tried) -> None:
-    """Each that the sites have; where an exchange waits for none the longest alone, and at one site there is none."""
-    wan = SimpleNamespace(round_trips=round_trips)
-    world: Any = SimpleNamespace(sites=SimpleNamespace(rtts_ms=known), problem=SimpleNamespace(wan=wan))
-    column: Any = None
-    shape: Any = SimpleNamespace(blocks=(1,) * sites)
-    assert ShapeProblem(world=world, column=column, shape=shape).rtts_ms == tried
-
-
 # $100 whatever is built, $50 a site and $7 for each two of them, modules of two racks for $30, $1 a rail of a rack.
 JOINED = (0.0, 0.0, 7.0, 21.0)
 FLOOR = MinPrices(

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import angle_formulation
+import numpy as np
 import pyomo.environ as pyo
 import pytest
 from each_case import each
 from joint_brute_force import toy
-from joint_solved import solved
 from power_grids import power_case, years_case
 from site_grids import case, node, random_case
 from tiers import more
@@ -22,6 +22,7 @@ from planner.checks import power_flow
 from planner.checks.strategy_space_check import Space
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
+from planner.models.joint import time_bounds
 from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
 from planner.models.joint.shapes.site_milp import stated, without_dear_pairs
@@ -184,18 +185,6 @@ def test_an_answer_cut_short_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         SiteBounds(sites=sites).exceeds(SitesExtent(1, 1, 1, 0.0), RACK_USD)
 
 
-def test_sites_that_pay_a_point_pay_all_that_they_hold() -> None:
-    """A site holds two racks at least, so that what pays one rack pays two, and less than two racks pays neither."""
-    bounds = SiteBounds(sites=Sites(instance=case(node("E0"), rules={"min_site_modules": 2})))
-    one, two = SitesExtent(1, 1, 1, 0.0), SitesExtent(1, 2, 2, 0.0)
-    assert not bounds.exceeds(one, 2 * RACK_USD)
-    assert not bounds.exceeds(two, 2 * RACK_USD)
-    assert bounds.sites.solved == 1
-    assert bounds.exceeds(one, 1.9 * RACK_USD)
-    assert bounds.exceeds(two, 1.9 * RACK_USD)
-    assert bounds.sites.solved == 2
-
-
 BARE = ((0.0, 0.0),)
 PARTS = [(2, 1), (2, 2), (1, 1, 1), (4, 4)]
 
@@ -271,6 +260,12 @@ def test_an_answer_holds_at_its_own_point(seed: int) -> None:
     for point, price in known.known.items():
         assert price < least_by_a_goal(sites, point)
     assert known.paid and known.known
+    # A site that holds two racks at least pays one rack with what pays two.
+    whole = SiteBounds(sites=Sites(instance=case(node("E0"), rules={"min_site_modules": 2})))
+    for asked, (share, refused) in enumerate(((2.0, False), (1.9, True)), 1):
+        for racks in (1, 2):
+            assert whole.exceeds(SitesExtent(1, racks, racks, 0.0), share * RACK_USD) == refused
+        assert whole.sites.solved == asked
 
 
 def test_more_money_refused_raises_the_bound_of_every_round_trip() -> None:
@@ -290,6 +285,17 @@ def test_no_site_holds_more_than_its_bound(seed: int) -> None:
     most = Sites(instance=i).max_site_racks
     assert Space(instance=i, transport_slowdown=1.0).site_racks <= most
     assert placed(i, bare(most + 1)) is None
+
+
+@each("stages", [1, 2, 3, 5, 7])
+@each("head", [0.0, 0.3, 1.0, 2.5, 40.0])
+def test_the_slowest_stage_of_the_most_even_layers(stages: int, head: float) -> None:
+    """Of every way to cut layers into stages of at least one, the last with the head, the slowest takes the least."""
+    for layers in range(stages, 20):
+        ways = range(1, layers - stages + 2) if stages > 1 else [layers]
+        slowest = [max(-(-(layers - last) // max(1, stages - 1)) * 1.25, last * 1.25 + head) for last in ways]
+        found = float(time_bounds.min_slowest_seconds(layers, np.array(stages), np.array(1.25), head))
+        assert found == pytest.approx(min(slowest))
 
 
 def test_more_money_is_asked_for_first() -> None:
@@ -322,10 +328,3 @@ def test_the_cheaper_of_equal_nodes_are_taken(cheap: str, parts: dict[str, dict[
     rules = {"grid_model": "none", "min_site_modules": 1}
     plan = planner.solve(case(*nodes, usd_per_mwh=usd, rules=rules, limits=LIMITS, wan=free, headroom={cheap: 10.0}))
     assert {s.id[0] for s in plan.sites.sites} == {cheap} and planner.check(plan) == []
-
-
-@each("seed", [14, 21, 36])
-def test_a_plan_claims_nothing_of_sites_farther_apart(seed: int) -> None:
-    """The sites of a plan are the cheapest within their own round trip, though a longer one was allowed."""
-    plan = solved(toy(seed, sites=3, forced=True)).plan
-    assert plan.placed.circuit.max_rtt_ms == plan.placed.rtt_ms

@@ -12,18 +12,20 @@ from each_case import each
 from joint_brute_failures import best_of as best_failing
 from joint_brute_failures import every_plan, failing, failing_links, one_way
 from joint_brute_force import LayerShape, Plan, Toy
-from joint_solved import cheapest, columns_below, require_optimum, require_proven_optimum, solved
+from joint_solved import cheapest, columns_below, require_optimum, require_proven_optimum, solved, strategies
 from joint_toys import SOFTWARE, case, toy, with_pins
 from tiers import more
 
 import planner
 from planner.errors import InputError
-from planner.instance.hardware import FailingPart, Reliability
+from planner.instance.hardware import FailingPart
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
 from planner.models.joint.solve_joint import Solving
 from planner.models.joint.stops_and_spares import Calendar
 from planner.models.joint.strategy_space import problem_of
+from planner.models.joint.strategy_tables import min_fill_seconds
+from planner.models.joint.time_bounds import RowConditions, terms
 
 ROOMY = 0.5e9  # bytes of memory: with room for all activations
 
@@ -192,6 +194,19 @@ def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any],
         problem_of(i)
 
 
+@pytest.mark.parametrize(("seed", "schedule"), [(5, "1f1b"), (9, "zb-h1")])
+def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
+    software = Software.model_validate(SOFTWARE | {"name": "x", "schedules": [schedule]})
+    i = made(seed, "all").replaced(workload__software=software, workload__model__layers=12)
+    free, seen = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0), 0
+    for s in list(strategies(problem_of(i)))[::7]:
+        x, fill = s.pipelines, min_fill_seconds(s, s.pipelines.p, s.pipelines.v)
+        for m, zero in itertools.product((1, 2, 5, 12, 40), (0, 3)):
+            assert np.all(terms(s, zero, replace(x, m=m + 0 * x.p), free).once >= fill * (1 - 1e-9))
+            seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
+    assert seen > 100
+
+
 SEEDS = (0, 10, 16, 26, 12, 27, 13, 43, 4)
 FAILING = [*((failing, seed) for seed in SEEDS), *((failing_links, seed) for seed in (0, 16, 24, 13, 2, 27))]
 FAILING += [(one_way, 3)]
@@ -223,22 +238,6 @@ def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
     plan = planner.solve(given | {"reliability": "llama3-2024", "pins": {}, "objective": {"tolerance": 0.01}})
     assert plan.status == "optimal" and planner.check(plan) == []
     assert plan.layout.racks_per_replica + sum(plan.reliability.spare_racks_by_site.values()) <= 3
-
-
-def test_a_job_that_goes_on_on_spares_alone_has_some() -> None:
-    plan = planner.solve(one_way(3))
-    assert plan.status == "optimal" and all(plan.reliability.spare_racks_by_site.values())
-
-
-@pytest.mark.parametrize("seed", [16, *more(0)])
-def test_no_failures_give_the_answer_without_them(seed: int) -> None:
-    plain, r = solved(case(seed)), failing(seed).reliability
-    none = case(seed).replaced(reliability=Reliability(parts={}))
-    found = solved(none)
-    assert (found.days, found.lower_bound, found.counts) == (plain.days, plain.lower_bound, plain.counts)
-    w = case(seed).workload.replaced(availability=0.9)
-    given = solved(case(seed).replaced(workload=w, reliability=r))
-    assert given.days == solved(case(seed).replaced(workload=w)).days
 
 
 def calendars() -> list[Calendar]:
