@@ -76,6 +76,8 @@ def bounds_of_shape_hold(q: ShapeProblem, plan: JointPlan) -> None:
     least = search._base(int(search._wavelengths[0]), search._rtts[-1], built=False)
     assert least + q.racks * q.traffic.rails * search.floor_usd.rail_usd <= plan.capital_usd * (1 + 1e-9)
     level = SlowdownLevel(plan.conditions.send, plan.conditions.allreduce, 0.0)
+    bound = q.min_by_waves(level.send, level.allreduce, 1e9, np.array([plan.wavelengths]))
+    assert bound[0] <= plan.seconds * (1 + 1e-12)
     waves, shared = search.waves_by_best_split(level, 1), search._extent_prices
     assert waves is not None and shared is not None and waves <= plan.wavelengths
     sites_usd = plan.capital_usd - sum(t.usd for t in plan.templates.values())
