@@ -10,7 +10,7 @@ from joint_toys import name_of
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointCache, World
+from planner.models.joint.joint_world import JointCache
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import (
@@ -44,11 +44,6 @@ BOTH = [
 FACTORS = (1.0, 1.05, 1.3, 2.0, 4.0)  # of the fewest seconds
 
 
-def world(i: Instance) -> World:
-    """Gather a world without the limit of a first search."""
-    return Solving().world(i)
-
-
 @pytest.mark.parametrize(("seed", "how", "budget"), BOTH)
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline."""
@@ -56,7 +51,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
     monkeypatch.setattr(least_capital, "CLIMBED", 0 if seed % 2 else least_capital.CLIMBED)
     i = toy(seed, **how)
     i = i if budget else i.replaced(limits__budget_usd=None)
-    every, w = cost_toy(i), world(i)
+    every, w = cost_toy(i), Solving().world(i)
     fastest = min((x.seconds for x in every.front), default=1.0)
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
         best, found = every.cheapest(limit), cheapest(w, limit)
@@ -77,7 +72,7 @@ def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     for name, value in {"CLIMBED": 0, "CLOSE": 1 - 1e-6, "CHEAPER": 30}.items():  # plans of a toy differ by little
         monkeypatch.setattr(least_capital, name, value)
     i = toy(seed, **how)
-    every, w = cost_toy(i), world(i)
+    every, w = cost_toy(i), Solving().world(i)
     limit = min(x.seconds for x in every.front) * 4
     fastest = solved(i).plan
     goal = LeastCapital(world=w, limit=limit, incumbent=fastest, seeks=True)
@@ -94,14 +89,14 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
     first = solved(i).plan
     monkeypatch.setattr(least_capital, "CLIMBED", 0)
     monkeypatch.setattr(least_capital, "climb", lambda g, _: asked.append(g.world.budget / first.capital_usd))
-    LeastCapital(world=world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
+    LeastCapital(world=Solving().world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
     assert asked == pytest.approx([0.8, 0.8**0.5, 0.8**0.25])
 
 
 @pytest.mark.parametrize(("seed", "how"), [CASES[0], CASES[5], CASES[9], (25, {"sites": 2, "forced": True}), CASES[-1]])
 def test_the_floor_of_a_column_has_whole_switches_and_their_power(seed: int, how: dict[str, Any]) -> None:
     """At one site, where its racks fill no switches, it is what the cheapest plan costs: more than ports and links."""
-    w = world(toy(seed, **how))
+    w = Solving().world(toy(seed, **how))
     plan, goal = cheapest(w, math.inf).plan, LeastCapital(world=w, limit=math.inf)
     assert plan is not None and len(plan.shape.blocks) == 1
     block = plan.column.strategy.block(plan.column.p)
@@ -118,7 +113,7 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
     limit = 2 * min(x.seconds for x in every.front)
     best = every.cheapest(limit)
     for gap in (0.0, 0.5):
-        found = cheapest(world(i), limit, end_gap=gap)
+        found = cheapest(Solving().world(i), limit, end_gap=gap)
         assert found.status == "optimal" and found.usd is not None
         assert found.lower_bound <= best.usd * (1 + 1e-9) <= found.usd * (1 + 2e-9)
         assert found.lower_bound >= (1 - gap) * found.usd * (1 - 1e-9)
@@ -131,7 +126,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.models.joint.shapes.shape_problem.ShapeProblem.has_gateways", True)
     monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.with_gateways", lambda *_: None)
     i = toy(3, sites=2, forced=True)
-    found = cheapest(world(i), math.inf)
+    found = cheapest(Solving().world(i), math.inf)
     assert (found.status, found.plan) == ("unknown", None)
 
 
@@ -166,7 +161,7 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     headroom = {a.id: 0.01 if a.id == "W" else 3.7 for a in i.grid.balancing_authorities}
     areas = [a.replaced(headroom_mw=headroom[a.id]) for a in i.grid.balancing_authorities]
     i = i.replaced(grid__balancing_authorities=tuple(areas))
-    every, w = cost_toy(i), world(i)
+    every, w = cost_toy(i), Solving().world(i)
     limits = sorted(x.seconds * (1 - 1e-6) for x in every.front)[1:]
     assert len(limits) > 2
     for limit in limits:

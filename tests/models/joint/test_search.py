@@ -65,14 +65,6 @@ def solved(i: Instance, **how: Any) -> JointSolution:
     return solve_joint(i, Solving(**how))
 
 
-def one_dear_rack(**limits: float) -> Instance:
-    """Return a site that pays one rack of 72 GPUs, and one switch of 64 ports, but no leaf for each of the GPUs."""
-    wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget=30e6, tokens=3e12)
-    data = read_yaml_data(first_instance(wish), "one_dear_rack")
-    data["limits"] |= limits
-    return load_instance(data, pins={"layout.pipeline_parallel": 1, "layout.zero_stage": 1})
-
-
 def dived(goal: FewestDays) -> Any:
     """Return the first plan that is found among all strategies."""
     goal.loop = loop = Loop(goal=goal)
@@ -99,7 +91,11 @@ def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch:
 @pytest.mark.slow
 def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns are opened where the fabric of most is out of reach; the optimum is that of opening all."""
-    i = one_dear_rack(max_batch_tokens=2e5)
+    # The site pays one rack of 72 GPUs, and one switch of 64 ports, but no leaf for each of the GPUs.
+    wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget=30e6, tokens=3e12)
+    data = read_yaml_data(first_instance(wish), "one dear rack")
+    data["limits"]["max_batch_tokens"] = 2e5
+    i = load_instance(data, pins={"layout.pipeline_parallel": 1, "layout.zero_stage": 1})
     found = solved(i)
     monkeypatch.setattr(fewest_days, "FEW_SHAPES", 0)
     every = solved(i)
