@@ -35,7 +35,7 @@ from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
 from planner.models.joint.stage_split import Column, Stages, fastest_split
-from planner.models.joint.strategy_space import Floats, JointProblem, problem_of
+from planner.models.joint.strategy_space import Floats, problem_of
 from planner.models.joint.strategy_tables import (
     column_at,
     columns_of,
@@ -486,17 +486,13 @@ def test_the_list_has_the_fastest_split(recomputes: str, stack: str, seed: int) 
     assert seen
 
 
-def deep(**software: object) -> JointProblem:
-    """Return 40 wide layers on 64 nodes of 8 H100, tight in memory: pipelines of 1 to 40 stages."""
-    model = {"name": "m", "layers": 40, "hidden": 16384, "heads": 128, "vocabulary": 51200}
-    work = {"model": model, "sequence_length": 2048, "software": {"name": "own", **software}}
-    changes = {"limits.max_batch_tokens": 256 * 2048, "hardware.racks": 64}
-    return problem_of(planner.changed("cluster-1k", changes | {f"workload.{key}": x for key, x in work.items()}))
-
-
 def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """What rows hold and how fast they are is the same in tables of seven rows as in a single one."""
-    problem, held, split = deep(), 0, 0
+    # 40 wide layers on 64 nodes of 8 H100, tight in memory: pipelines of 1 to 40 stages.
+    model = {"name": "m", "layers": 40, "hidden": 16384, "heads": 128, "vocabulary": 51200}
+    changes = {"workload.model": model, "workload.sequence_length": 2048, "workload.software": {"name": "own"}}
+    changes |= {"limits.max_batch_tokens": 256 * 2048, "hardware.racks": 64}
+    problem, held, split = problem_of(planner.changed("cluster-1k", changes)), 0, 0
     world = World(problem=problem, sites=None, templates=None)
     for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch <= 2][::5]:
         _, rows = pipelines_of(world, s)

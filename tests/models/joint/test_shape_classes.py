@@ -110,6 +110,17 @@ def test_no_plan_is_below_the_floors_of_its_class(budget_musd: int, sites: int) 
     assert seen and unpaid, (seen, unpaid)
 
 
+@pytest.mark.slow
+def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
+    """Of as many racks in all those in small blocks are housed, and those in blocks that no site holds are not."""
+    world, found = Solving().world(small_sites(60e6, 2)), dict[int, set[bool]]()
+    for column in sorted(columns(world, 2), key=lambda x: -x.replica_gpus)[::91]:
+        some = ShapeClass.of(world, column, 2, largest_parts(column, 2))
+        found.setdefault(some.racks, set()).add(some.may_be_housed)
+        assert math.isfinite(some.seconds_over_fibre(0.0)) == some.may_be_housed
+    assert {True, False} in found.values()
+
+
 @each(("total", "sites"), [(2, 2), (7, 3), (9, 4), (12, 3)])
 def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites: int) -> None:
     """Halves of a range hold its shapes, and the least sum over any of them is that of a walk over all."""

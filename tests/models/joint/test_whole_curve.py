@@ -62,8 +62,7 @@ def every_plan(i: Instance) -> list[tuple[float, float]]:
     """Return seconds and capital of the plans that none beats; a cluster may be one of fewer racks."""
     if i.grid is not None:
         return [(x.seconds, x.usd) for x in cost_toy(i).front]
-    own = range(1, (i.hardware.racks or 0) + 1)
-    clusters = [i.replaced(hardware__racks=n) for n in own]
+    clusters = [i.replaced(hardware__racks=n + 1) for n in range(i.hardware.racks or 0)]
     return [(x.seconds, x.usd) for cluster in clusters for x in cost_toy(cluster).front]
 
 
@@ -128,17 +127,11 @@ RUN_CASES: list[Any] = [(0, {}, 0.03), (7, {"forced": True}, 1.0), (25, {"sites"
 FACTORS = (1.0, 1.3, 40.0)  # of the fewest days
 
 
-def fewest_days(i: Instance) -> float:
-    found = solved(i).days
-    assert found is not None
-    return found
-
-
-def costly(i: Instance, share: float, *, staff: bool = True) -> Instance:
+def costly(i: Instance, share: float) -> Instance:
     """Return a toy whose longest runs cost a good share of its racks: upkeep, lives, energy, and staff."""
-    years = fewest_days(i) / 365
+    years = solved(i).days / 365
     return run_toy(
-        i, maintenance_share_per_year=share / years / 4, staff_usd_per_year=1000 * share / years if staff else None,
+        i, maintenance_share_per_year=share / years / 4, staff_usd_per_year=1000 * share / years,
         fabric_life_years=years * 2.6, rack_life_years=years * 1.7, usd_per_mwh=share * 1000 / years / 8760 / 3,
     )  # fmt: skip
 
@@ -151,7 +144,7 @@ def least(i: Instance, days: float) -> JointSolution:
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """The least cost at deadlines from the fewest days to forty times as many, operation cheap and dear."""
     i = costly(toy(seed, **how), share)
-    every, soonest = RunToy(i), fewest_days(i)
+    every, soonest = RunToy(i), solved(i).days
     for factor in FACTORS:
         found, best = least(i, soonest * factor), every.cheapest(soonest * factor / days_of(i, 1.0))
         assert found.plan is not None and found.status == "optimal"
@@ -163,7 +156,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -
 @pytest.mark.parametrize("seed", [3, *more(14)])
 def test_years_that_are_given_count_whatever_the_run(seed: int) -> None:
     i = costly(toy(seed, sites=2, forced=True), 0.3)
-    days = fewest_days(i) * 3
+    days = solved(i).days * 3
     found = []
     for years in (0.0, 0.001, 0.004):
         asked = i.replaced(limits__operation_years=years)
