@@ -19,10 +19,10 @@ from joint_brute_sites import SiteCosts
 from joint_toys import toy, with_pins
 from numpy.typing import NDArray
 
-from planner.instance.instance import Instance
-from planner.physics.site import site_power
+from planner.instance.instance import Instance, instance_sha256
+from planner.physics.site import cost, site_power
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.layer_time import ReplicaGroup, days_of
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import RackBlock, block_of, padded
 from planner.physics.training.schedule import Schedule
@@ -32,6 +32,7 @@ MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
 SAME = 1e-12  # relative: times that differ by less are equal
 CENT = 0.005
 Ints = NDArray[np.int64]
+_ENUMERATED: dict[str, "Toy"] = {}  # of this process, by the hash of the instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +361,68 @@ class Toy:
                 extra[k] = x
             best = min(best, usd + self.sites.least(racks, waves, tuple(extra)))
         return best
+
+
+def cost_toy(i: Instance) -> Toy:
+    """Return the full enumeration of an instance, made once a process."""
+    key = instance_sha256(i)
+    if key not in _ENUMERATED:
+        _ENUMERATED[key] = Toy(i)
+    return _ENUMERATED[key]
+
+
+def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any) -> Instance:
+    """Return a toy without a budget that says what operation costs; energy has another price in every area."""
+    limits = i.limits.replaced(budget_usd=None, deadline_days=deadline_days)
+    rack_life, usd_per_mwh = operation.pop("rack_life_years", None), operation.pop("usd_per_mwh", 0.0)
+    rack = i.hardware.rack.replaced(life_years=rack_life)
+    given = i.model_dump(mode="json", exclude_none=True) | {"operation": operation}
+    i = Instance.model_validate(given)
+    grid = i.grid
+    if grid is not None:
+        areas = [a.replaced(energy_usd_per_mwh=usd_per_mwh * (1 + k)) for k, a in enumerate(grid.balancing_authorities)]
+        grid = grid.replaced(balancing_authorities=tuple(areas))
+    return i.replaced(limits=limits, hardware__rack=rack, grid=grid)
+
+
+class RunToy(Toy):
+    """Full enumeration of one instance by what its plans cost until they end."""
+
+    def years(self, seconds: float) -> float:
+        """Return the years of a run at so many seconds a sequence."""
+        return cost.years_of(days_of(self.i, seconds))
+
+    def usd(self, c: Column, split: tuple[int, ...], waves: int, level: Level, seconds: float) -> float:
+        """Add up what a split on fabrics of a level costs over its run, at its cheapest."""
+        years, ways = self.years(seconds), (replace(level, choices=(x,)) for x in level.choices)
+        return min(self._least(c, split, waves, one) + self._running(c, split, one, years) for one in ways)
+
+    def _running(self, c: Column, split: tuple[int, ...], one: Level, years: float) -> float:
+        """Add up upkeep, replacements, staff and energy of a split on certain fabrics."""
+        o, h = self.i.operation, self.i.hardware
+        assert o is not None
+        rack, ((fabric_usd, fabric_mw),) = h.rack, one.choices
+        places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])
+        fabric_at = dict(zip(places, fabric_mw, strict=True))
+        bought, energy = 0, 0.0
+        for k, n in enumerate(split):
+            own = -(-n * c.block.racks // h.racks_per_module) * h.racks_per_module if self.sites else h.racks or 0
+            bought += own
+            if self.sites is not None and own:
+                usd_per_mwh = self.sites.areas[self.sites.nodes[k].balancing_authority].energy_usd_per_mwh
+                energy += cost.energy_usd_per_year(site_power.facility_mw(h, own) + fabric_at[k], usd_per_mwh)
+        upkeep = o.maintenance_share_per_year or 0.0
+        lives = [(bought * rack.price_usd, rack.life_years), (fabric_usd, o.fabric_life_years)]
+        again = sum(usd * (upkeep * years + _ends(years, life)) for usd, life in lives)
+        return again + years * (energy + (o.staff_usd_per_year or 0.0))
+
+
+def _ends(years: float, life: float | None) -> int:
+    """Count the lives that end before a run does."""
+    ends = 0
+    while life is not None and (ends + 1) * life < years * (1 - 1e-12):
+        ends += 1
+    return ends
 
 
 __all__ = ["Plan", "Times", "Toy", "toy", "with_pins"]

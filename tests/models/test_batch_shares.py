@@ -73,16 +73,6 @@ def test_the_slowest_exchange_is_waited_for():
     assert found.stop is Stop.PROVED
 
 
-@pytest.mark.slow
-def test_a_larger_batch_is_bounded_where_it_is_not_proven():
-    pools = [problem("A100-80GB", 32, racks=2), problem("H100", 32, racks=2)]
-    found = shared(pools, 32)
-    alone = min(fastest_of(p).seconds for p in pools)
-    assert 0 < found.bound <= found.rate < alone
-    assert sum(x.sequences for x in found.points) <= 32
-    assert found.rate / found.bound < 1.1
-
-
 def test_a_pool_without_memory_does_not_train():
     wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
     small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)

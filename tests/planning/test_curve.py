@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from joint_brute_force import toy
-from joint_cost_brute_force import cost_toy
+from joint_brute_force import cost_toy, toy
 from tiers import more, slow
 
 import planner

@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from joint_brute_force import toy
-from joint_run_brute_force import run_toy
+from joint_brute_force import run_toy, toy
 from tiers import more, slow
 from worked_plan import edited_at
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from each_case import each
 from joint_brute_force import Column, Toy
-from joint_proof import columns_below, solved_with_proof
+from joint_solved import columns_below, solved_with_proof
 from joint_toys import PHI, case, toy, with_pins
 from stored_plans import PLANS
 from tiers import more, slow

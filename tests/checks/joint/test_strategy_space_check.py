@@ -11,7 +11,7 @@ import pytest
 from each_case import each
 from joint_brute_failures import failing
 from joint_brute_force import layer_splits
-from joint_strategies import strategies
+from joint_solved import strategies
 from joint_toys import PHI, deeper, toy, with_pins
 from tiers import more, slow
 
