@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,8 @@ from planner.checks.check_plan import check
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_world import JointSolution
+from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joint
 from planner.plan.plan import Plan
 from planner.planning import explanation as explanations
 from planner.planning.changed_instance import start_days
@@ -221,3 +223,27 @@ def test_another_total_is_refused() -> None:
     assert "certified[sites]" in {v.rule for v in check(made)}
     assert bought < usd * 0.99
     assert "budget[run]" in {v.rule for v in check(edited_at(plan, "instance.limits.budget_usd", usd * 0.99))}
+
+
+def test_a_search_cut_short_leaves_a_plan_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped behind its first plan, the search has that plan and a lower bound, or over the budget the reason."""
+    whole = least(14, sites=2, forced=True).objective.value
+    before: Any = RunSearch._least
+    inside: list[JointSolution] = []
+
+    def once(self: RunSearch, span: Span) -> JointSolution:
+        if inside:
+            return replace(inside[0], stopped="limit", plan=None, lower_bound=None)
+        inside.append(before(self, span))
+        return inside[0]
+
+    monkeypatch.setattr(RunSearch, "_least", once)
+    plan = solved(asked_owned(14, sites=2, forced=True))
+    value, bound = plan.objective.value, plan.objective.bound
+    assert plan.status == "feasible" and check(plan) == []
+    assert value is not None and bound is not None and whole is not None
+    assert bound <= whole <= value + 0.01 and bound < value
+    inside.clear()
+    none = solved(asked_owned(14, (bound + value) / 2, sites=2, forced=True))
+    assert none.status == "unknown" and check(none) == []
+    assert "a cheaper one may exist" in none.conflict.reason
