@@ -236,6 +236,19 @@ def test_what_a_class_learns_of_its_sites_never_falls() -> None:
         assert search.lower_bounds == {(1, 5.0): pytest.approx(left, abs=1)} and not search.floor_tables
 
 
+@each(("known", "round_trips", "sites", "tried"), [
+    ([2.0, 5.0, 9.0], 1.0, 2, [2.0, 5.0, 9.0]), ([2.0, 5.0, 9.0], 0.0, 2, [9.0]), ([5.0], 0.0, 2, [5.0]),
+    ([], 0.0, 2, []), ([2.0, 5.0], 1.0, 1, [0.0]),
+])  # fmt: skip
+def test_round_trips_that_may_be_the_longest(known, round_trips, sites, tried) -> None:
+    """Each that the sites have; where an exchange waits for none the longest alone, and at one site there is none."""
+    wan = SimpleNamespace(round_trips=round_trips)
+    world: Any = SimpleNamespace(sites=SimpleNamespace(rtts_ms=known), problem=SimpleNamespace(wan=wan))
+    column: Any = None
+    shape: Any = SimpleNamespace(blocks=(1,) * sites)
+    assert ShapeProblem(world=world, column=column, shape=shape).rtts_ms == tried
+
+
 # $100 whatever is built, $50 a site and $7 for each two of them, modules of two racks for $30, $1 a rail of a rack.
 JOINED = (0.0, 0.0, 7.0, 21.0)
 FLOOR = MinPrices(
@@ -247,25 +260,29 @@ FLOOR = MinPrices(
     ((4,), 100 + 50 + 2 * 30 + 4 * 8), ((3, 1), 100 + 2 * 50 + 7 + 3 * 30 + 4 * 8), ((1, 1, 1), 100 + 150 + 21 + 114),
 ])  # fmt: skip
 def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
-    """Fibre that joins three sites and no two leaves a floor; racks alone are counted where there are no prices."""
     assert FLOOR.usd_over(racks, 8) == usd
     assert FLOOR.usd(sum(racks), 8, len(racks)) <= usd
-    assert RACKS_ALONE.usd_over(racks, 8) == sum(racks)
-    three = replace(FLOOR, joined_usd=(0.0, 0.0, math.inf, 21.0))
-    assert three.usd(3, 1) == 100 + 150 + 21 + 2 * 30 + 3
 
 
-BLOCKS = [(0.0, 0), (206.0, 0), (207.0, 0), (298.9, 0), (299.0, 1), (390.9, 1), (391.0, 2), (1127.0, 10)]
-
-
-@each(("usd", "blocks"), BLOCKS)
+@each(
+    ("usd", "blocks"), [(0.0, 0), (206.0, 0), (207.0, 0), (298.9, 0), (299.0, 1), (390.9, 1), (391.0, 2), (1127.0, 10)]
+)
 def test_blocks_that_a_capital_pays(usd: float, blocks: int) -> None:
     """Blocks of four racks for $60 and $32 of rails, over $207 for two sites: none below that, and never fewer."""
     assert FLOOR.max_blocks(usd, 4, 8) == blocks
     assert FLOOR.max_blocks(usd, np.array([4, 8]), np.array([8, 8])).tolist() == [blocks, blocks // 2]
-    assert RACKS_ALONE.max_blocks(usd, 3, 8) == usd // 3
-    three = replace(FLOOR, joined_usd=(0.0, 0.0, math.inf, 21.0))
-    assert three.max_blocks(271.0 + 3 * 16, 1, 1) == 3
+
+
+def test_racks_alone_are_counted() -> None:
+    assert RACKS_ALONE.usd_over((3, 2), 8) == 5
+    assert RACKS_ALONE.max_blocks(7.0, 3, 8) == 2
+
+
+def test_fibre_that_joins_three_sites_and_no_two() -> None:
+    """Protected routes, or their fibre pairs, may be there for three sites and for no two: no floor is infinite."""
+    floor = replace(FLOOR, joined_usd=(0.0, 0.0, math.inf, 21.0))
+    assert floor.usd(3, 1) == 100 + 150 + 21 + 2 * 30 + 3
+    assert floor.max_blocks(271.0 + 3 * 16, 1, 1) == 3
 
 
 @each("fewest", range(1, 9))

@@ -4,17 +4,19 @@ import math
 from typing import Any
 
 import pytest
+from each_case import each
 from joint_brute_force import cost_toy, toy
 from joint_solved import cheapest, solved
 from joint_toys import name_of
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointCache
+from planner.models.joint.joint_world import JointCache, JointSolution, World
 from planner.models.joint.search import branch_and_bound, least_capital
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.solve_joint import (
     Solving,
+    _below,
     fastest_of,
     fewest_racks,
     least_run_cost,
@@ -35,13 +37,20 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {"sites": 3, "forced": True}) for seed in (3, 18)),
     *((seed, {"sites": 2}) for seed in (2, 5)),
 ]
+MORE = [*((seed, {"sites": 2, "forced": True}) for seed in (21, 41, 48, 59)), (7, {"sites": 3, "forced": True})]
 # Of either tier each other case is; without a budget, which ends no search then, each fifth but the last.
 BOTH = [
     *(pytest.param(*case, True, id=f"budget-{name_of(*case)}") for case in CASES[::2]),
     *(pytest.param(*case, False, id=f"no budget-{name_of(*case)}") for case in CASES[:-1:5]),
-    *more(*((*case, budget) for case in CASES for budget in (False, True))),
+    *more(*((*case, False) for k, case in enumerate(CASES) if k % 5 or case is CASES[-1])),
+    *more(*((*case, True) for case in (*CASES[1::2], *MORE))),
 ]
 FACTORS = (1.0, 1.05, 1.3, 2.0, 4.0)  # of the fewest seconds
+
+
+def world(i: Instance) -> World:
+    """Gather a world without the limit of a first search."""
+    return Solving().world(i)
 
 
 @pytest.mark.parametrize(("seed", "how", "budget"), BOTH)
@@ -51,7 +60,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
     monkeypatch.setattr(least_capital, "CLIMBED", 0 if seed % 2 else least_capital.CLIMBED)
     i = toy(seed, **how)
     i = i if budget else i.replaced(limits__budget_usd=None)
-    every, w = cost_toy(i), Solving().world(i)
+    every, w = cost_toy(i), world(i)
     fastest = min((x.seconds for x in every.front), default=1.0)
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
         best, found = every.cheapest(limit), cheapest(w, limit)
@@ -66,13 +75,31 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool, m
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 7, *more(14, 25)])
+def test_blocks_pinned_to_sites_equal_enumeration(seed: int) -> None:
+    """The blocks of the cheapest plan, pinned, leave it; other numbers cost as much as the cheapest with them."""
+    free = toy(seed, sites=2, forced=True)
+    limit = 2 * min(x.seconds for x in cost_toy(free).front)
+    best = cheapest(world(free), limit).plan
+    for site, number in best.blocks_by_site.items():
+        for wanted in (number, number + 1, max(0, number - 1)):
+            i = free.replaced(pins={**free.pins, f"placement.blocks.{site}": wanted})
+            least, found = cost_toy(i).cheapest(limit), cheapest(world(i), limit)
+            assert (found.plan is None) == (least is None)
+            if least is not None:
+                assert found.usd == pytest.approx(least.usd, rel=1e-9)
+            if wanted == number:
+                assert found.usd == pytest.approx(best.capital_usd, rel=1e-9)
+
+
 @pytest.mark.parametrize(("seed", "how"), [CASES[1], CASES[5]])
 def test_cheaper_plans_than_the_first_are_sought(seed, how, monkeypatch):
     """From the fastest plan questions for less and less money lead to a cheaper one that meets the deadline too."""
     for name, value in {"CLIMBED": 0, "CLOSE": 1 - 1e-6, "CHEAPER": 30}.items():  # plans of a toy differ by little
         monkeypatch.setattr(least_capital, name, value)
     i = toy(seed, **how)
-    every, w = cost_toy(i), Solving().world(i)
+    every, w = cost_toy(i), world(i)
     limit = min(x.seconds for x in every.front) * 4
     fastest = solved(i).plan
     goal = LeastCapital(world=w, limit=limit, incumbent=fastest, seeks=True)
@@ -89,14 +116,14 @@ def test_cheaper_plans_are_sought_where_the_first_takes_all_the_time_there_is(mo
     first = solved(i).plan
     monkeypatch.setattr(least_capital, "CLIMBED", 0)
     monkeypatch.setattr(least_capital, "climb", lambda g, _: asked.append(g.world.budget / first.capital_usd))
-    LeastCapital(world=Solving().world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
+    LeastCapital(world=world(i), limit=first.seconds, incumbent=first, seeks=True).all_open()
     assert asked == pytest.approx([0.8, 0.8**0.5, 0.8**0.25])
 
 
 @pytest.mark.parametrize(("seed", "how"), [CASES[0], CASES[5], CASES[9], (25, {"sites": 2, "forced": True}), CASES[-1]])
 def test_the_floor_of_a_column_has_whole_switches_and_their_power(seed: int, how: dict[str, Any]) -> None:
     """At one site, where its racks fill no switches, it is what the cheapest plan costs: more than ports and links."""
-    w = Solving().world(toy(seed, **how))
+    w = world(toy(seed, **how))
     plan, goal = cheapest(w, math.inf).plan, LeastCapital(world=w, limit=math.inf)
     assert plan is not None and len(plan.shape.blocks) == 1
     block = plan.column.strategy.block(plan.column.p)
@@ -113,7 +140,7 @@ def test_a_gap_ends_the_search_early_with_a_bound_that_holds(seed: int, how: dic
     limit = 2 * min(x.seconds for x in every.front)
     best = every.cheapest(limit)
     for gap in (0.0, 0.5):
-        found = cheapest(Solving().world(i), limit, end_gap=gap)
+        found = cheapest(world(i), limit, end_gap=gap)
         assert found.status == "optimal" and found.usd is not None
         assert found.lower_bound <= best.usd * (1 + 1e-9) <= found.usd * (1 + 2e-9)
         assert found.lower_bound >= (1 - gap) * found.usd * (1 - 1e-9)
@@ -126,7 +153,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.models.joint.shapes.shape_problem.ShapeProblem.has_gateways", True)
     monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.with_gateways", lambda *_: None)
     i = toy(3, sites=2, forced=True)
-    found = cheapest(Solving().world(i), math.inf)
+    found = cheapest(world(i), math.inf)
     assert (found.status, found.plan) == ("unknown", None)
 
 
@@ -161,12 +188,42 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
     headroom = {a.id: 0.01 if a.id == "W" else 3.7 for a in i.grid.balancing_authorities}
     areas = [a.replaced(headroom_mw=headroom[a.id]) for a in i.grid.balancing_authorities]
     i = i.replaced(grid__balancing_authorities=tuple(areas))
-    every, w = cost_toy(i), Solving().world(i)
+    every, w = cost_toy(i), world(i)
     limits = sorted(x.seconds * (1 - 1e-6) for x in every.front)[1:]
     assert len(limits) > 2
     for limit in limits:
         best, found = every.cheapest(limit), cheapest(w, limit)
         assert found.usd == pytest.approx(best.usd, rel=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "how"), [(6, {}), (36, {"sites": 2, "forced": True})])
+def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None:
+    i = toy(seed, **how)
+    w = world(i)
+    best = cheapest(w, math.inf).plan
+    fastest = solved(i).plan
+    for share in (0.0, 0.2, 0.9):
+        known = cheapest(w, fastest.seconds * (1 + share), incumbent=fastest)
+        alone = cheapest(world(i), fastest.seconds * (1 + share))
+        assert known.usd == pytest.approx(alone.usd or 0.0)
+        assert known.plan.seconds == pytest.approx(alone.plan.seconds)
+        assert best.capital_usd - 0.01 <= (known.usd or 0.0) <= fastest.capital_usd + 0.01
+
+
+def in_days(i: Instance, days: float | None) -> JointSolution:
+    asked = i.replaced(limits__deadline_days=days)
+    return solve_joint_cost(asked, Solving())
+
+
+def test_the_deadline_of_an_instance() -> None:
+    i = toy(6)
+    best = solved(i)
+    soon, any_time, never = in_days(i, best.days), in_days(i, None), in_days(i, best.days * 0.3)
+    assert soon.days == pytest.approx(best.days) and soon.stopped == "proved"
+    assert (any_time.usd or 0.0) < (soon.usd or 0.0)
+    assert (any_time.days or 0.0) > best.days
+    assert (never.status, never.plan, never.usd) == ("infeasible", None, None)
+    assert never.fabric_free_bound is not None and best.days * 0.3 < never.fabric_free_bound <= best.days * (1 + 1e-9)
 
 
 def asked(seed: int) -> Instance:
@@ -210,3 +267,10 @@ def test_a_wide_bracket_is_honest() -> None:
     exact, wide, never = fewest_racks(i, days), fewest_racks(i, days, tolerance=0.5), fewest_racks(i, 1e-9)
     assert wide.too_few < exact.racks <= wide.racks <= (wide.too_few + 1) * 1.5
     assert (never.status, never.racks, never.plan) == ("infeasible", None, None)
+
+
+@each(
+    ("bound", "too_few"), [(0.0, 0), (0.4, 0), (1.0, 0), (1.2, 1), (4.0, 3), (4.0 + 1e-9, 3), (4.0 - 1e-9, 3), (4.3, 4)]
+)
+def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:
+    assert _below(bound) == too_few

@@ -1,6 +1,7 @@
 """Kinds of layers, what frameworks lack and what fails in toys: the optimum equals full enumeration."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -18,7 +19,7 @@ from tiers import more
 
 import planner
 from planner.errors import InputError
-from planner.instance.hardware import FailingPart
+from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
 from planner.models.joint.solve_joint import Solving
@@ -26,6 +27,7 @@ from planner.models.joint.stops_and_spares import Calendar
 from planner.models.joint.strategy_space import problem_of
 from planner.models.joint.strategy_tables import min_fill_seconds
 from planner.models.joint.time_bounds import RowConditions, terms
+from planner.report.summary import summary
 
 ROOMY = 0.5e9  # bytes of memory: with room for all activations
 
@@ -116,6 +118,22 @@ def test_the_checker_enumerates_modules() -> None:
     assert list(columns_below(more_modules, found.days))
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_modules_that_no_layer_has_change_nothing(seed: int) -> None:
+    i, modules = toy(seed), ("moe_act", "moe", "layernorm", "mla_up_proj")
+    plain, named = solved(i), solved(i.replaced(workload__software__recompute_modules=modules))
+    assert (plain.status, plain.days) == (named.status, named.days)
+    assert plain.plan is None or (named.plan is not None and named.plan.column.strategy.shape.recompute == "none")
+
+
+def test_a_plan_of_modules_is_checked_and_told() -> None:
+    plan = planner.solve(of_modules(("layernorm", "moe_act"), 0.45e9))
+    assert plan.layout is not None and plan.layout.recompute == "selective"
+    assert planner.check(plan) == []
+    assert "recomputes layernorm, moe_act (selective)" in summary(plan)
+    assert planner.check(plan.replaced(layout__recompute="none"))
+
+
 PLAIN = {"layout.pipeline_parallel": 2, "layout.virtual_stages": 1}
 OVERLAPS: list[tuple[float, int, dict[str, Any], bool]] = [
     (ROOMY, 2, {}, False), (ROOMY, 2, {"layout.pipeline_parallel": 1}, True),
@@ -172,6 +190,18 @@ def test_equals_full_enumeration(seed: int, stack: str) -> None:
     assert found is None or found.column.zero in software.zero_stages_under(found.column.p)
 
 
+def test_the_checker_enumerates_what_the_framework_has() -> None:
+    """Below the optimum of a framework that has less there is a column of one that has all."""
+
+    def seconds(seed: int, stack: str) -> float:
+        plan = best(seed, stack)
+        return math.inf if plan is None else plan.seconds
+
+    seed, stack = next((s, k) for s, k in CASES if math.inf > seconds(s, k) > seconds(s, "all"))
+    found = solved(made(seed, stack))
+    assert list(columns_below(made(seed, "all"), found.days))
+
+
 @each(
     ("stack", "pins", "message"),
     [
@@ -194,16 +224,24 @@ def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any],
         problem_of(i)
 
 
-@pytest.mark.parametrize(("seed", "schedule"), [(5, "1f1b"), (9, "zb-h1")])
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+@pytest.mark.parametrize("seed", [5, 9, 31])
 def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
+    i = made(seed, "all")
     software = Software.model_validate(SOFTWARE | {"name": "x", "schedules": [schedule]})
-    i = made(seed, "all").replaced(workload__software=software, workload__model__layers=12)
-    free, seen = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0), 0
-    for s in list(strategies(problem_of(i)))[::7]:
-        x, fill = s.pipelines, min_fill_seconds(s, s.pipelines.p, s.pipelines.v)
-        for m, zero in itertools.product((1, 2, 5, 12, 40), (0, 3)):
-            assert np.all(terms(s, zero, replace(x, m=m + 0 * x.p), free).once >= fill * (1 - 1e-9))
-            seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
+    model = i.workload.model.replaced(layers=12)
+    i = i.replaced(workload__software=software, workload__model=model)
+    problem, seen = problem_of(i), 0
+    for s in list(strategies(problem))[::7]:
+        x = s.pipelines
+        for m in (1, 2, 5, 12, 40):
+            rows = replace(x, m=m + 0 * x.p)
+            for zero in (0, 3):
+                free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+                once = terms(s, zero, rows, free).once
+                fill = min_fill_seconds(s, x.p, x.v)
+                assert np.all(once >= fill * (1 - 1e-9))
+                seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
     assert seen > 100
 
 
@@ -240,6 +278,22 @@ def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
     assert plan.layout.racks_per_replica + sum(plan.reliability.spare_racks_by_site.values()) <= 3
 
 
+def test_a_job_that_goes_on_on_spares_alone_has_some() -> None:
+    plan = planner.solve(one_way(3))
+    assert plan.status == "optimal" and all(plan.reliability.spare_racks_by_site.values())
+
+
+@pytest.mark.parametrize("seed", [16, *more(0)])
+def test_no_failures_give_the_answer_without_them(seed: int) -> None:
+    plain, r = solved(case(seed)), failing(seed).reliability
+    none = case(seed).replaced(reliability=Reliability(parts={}))
+    found = solved(none)
+    assert (found.days, found.lower_bound, found.counts) == (plain.days, plain.lower_bound, plain.counts)
+    w = case(seed).workload.replaced(availability=0.9)
+    given = solved(case(seed).replaced(workload=w, reliability=r))
+    assert given.days == solved(case(seed).replaced(workload=w)).days
+
+
 def calendars() -> list[Calendar]:
     own = failing(0).reliability
     writing = {"restart_seconds": 0.0, "restart_seconds_per_gpu": 0.0, "storage_bytes_per_second_per_gpu": 1e7}
@@ -258,7 +312,6 @@ def calendars() -> list[Calendar]:
 
 @pytest.mark.parametrize("k", range(5))
 def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
-    """Where what comes once is nothing, the bound over all replicas is within a percent of the least of them."""
     c, draw = calendars()[k], np.random.default_rng(k)
     for _ in range(60):
         g, most = int(draw.integers(1, 20_000)), int(draw.integers(1, 200))
@@ -273,6 +326,10 @@ def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
         steps, low = c.step_limit(limit, each, once, most, g)
         fine = d[own < limit]
         assert len(fine) == 0 or (fine.min() >= low and (each / fine + once).max() <= steps * (1 + 1e-9))
-    d = np.arange(1, 2001)
-    least = (calendars()[1].column_floor(d, 512) / d).min()
-    assert float(calendars()[1].min_seconds(1.0, 0.0, 2000, 512)) == pytest.approx(least, rel=0.01)
+
+
+def test_the_bound_over_replicas_is_near() -> None:
+    """Where what comes once is nothing, the bound over all replicas is within a percent of the least of them."""
+    c, d = calendars()[1], np.arange(1, 2001)
+    own = 1 / d * c.column_floor(d, 512)
+    assert float(c.min_seconds(1.0, 0.0, 2000, 512)) == pytest.approx(own.min(), rel=0.01)

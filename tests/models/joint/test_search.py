@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -34,8 +35,8 @@ from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
 from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
-from planner.models.joint.stage_split import Column, Stages, fastest_split
-from planner.models.joint.strategy_space import Floats, problem_of
+from planner.models.joint.stage_split import Column, Stages, fastest_split, patterns_of
+from planner.models.joint.strategy_space import Floats, JointProblem, Strategy, StrategyRows, problem_of
 from planner.models.joint.strategy_tables import (
     column_at,
     columns_of,
@@ -57,12 +58,35 @@ from planner.physics.training.parallel_strategy import layout_values
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
 from planner.solvers import signals
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 FREE = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
 
 
 def solved(i: Instance, **how: Any) -> JointSolution:
     return solve_joint(i, Solving(**how))
+
+
+@pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])
+def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
+    """Questions that differ in money, and at last one of another toy, have the answers of a cache of their own."""
+    i, cache = toy(seed, **how), JointCache()
+    money = [i.replaced(limits__budget_usd=(i.limits.budget_usd or 0.0) * share) for share in (1.0, 1.3, 0.95, 1.0)]
+    for asked in (*money, toy(8)):
+        alone, shared = known(asked), solved(asked, cache=cache)
+        assert shared.status is alone.status
+        assert shared.days == pytest.approx(alone.days, rel=1e-9)
+        assert (shared.plan is None) == (alone.plan is None)
+        if shared.plan is not None and alone.plan is not None:
+            assert shared.plan.capital_usd == pytest.approx(alone.plan.capital_usd, rel=1e-9)
+
+
+def one_dear_rack(**limits: float) -> Instance:
+    """Return a site that pays one rack of 72 GPUs, and one switch of 64 ports, but no leaf for each of the GPUs."""
+    wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget=30e6, tokens=3e12)
+    data = read_yaml_data(first_instance(wish), "one_dear_rack")
+    data["limits"] |= limits
+    return load_instance(data, pins={"layout.pipeline_parallel": 1, "layout.zero_stage": 1})
 
 
 def dived(goal: FewestDays) -> Any:
@@ -72,6 +96,15 @@ def dived(goal: FewestDays) -> Any:
         loop.push(0.0, 0.0, s)
     first_plans.dive(goal)
     return goal.incumbent
+
+
+@pytest.mark.slow
+def test_a_fabric_out_of_reach_leaves_a_first_plan_of_fewer_gpus() -> None:
+    """The columns that are fastest on a free network cable all 72 GPUs of the rack; the first plan cables 64."""
+    best = dived(FewestDays(world=Solving().world(one_dear_rack())))
+    assert best is not None and best.capital_usd <= 30e6
+    block = best.column.strategy.block(1)
+    assert block is not None and block.rails == 64
 
 
 def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +124,7 @@ def test_the_first_plan_comes_before_the_last_strategy_is_looked_at(monkeypatch:
 @pytest.mark.slow
 def test_columns_that_no_money_pays_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns are opened where the fabric of most is out of reach; the optimum is that of opening all."""
-    # The site pays one rack of 72 GPUs, and one switch of 64 ports, but no leaf for each of the GPUs.
-    wish = Wish(accelerator="GB200", model="qwen3-8b", sites=1, budget=30e6, tokens=3e12)
-    data = read_yaml_data(first_instance(wish), "one dear rack")
-    data["limits"]["max_batch_tokens"] = 2e5
-    i = load_instance(data, pins={"layout.pipeline_parallel": 1, "layout.zero_stage": 1})
+    i = one_dear_rack(max_batch_tokens=2e5)
     found = solved(i)
     monkeypatch.setattr(fewest_days, "FEW_SHAPES", 0)
     every = solved(i)
@@ -175,11 +204,56 @@ def test_tables_of_less_money_serve_no_more(sites: int) -> None:
     assert tables(0.9, cache) == tables(0.9, JointCache()) != few
 
 
+def test_a_gap_ends_the_search_early() -> None:
+    i = toy(36, sites=2, forced=True)
+    exact, loose = known(i), solved(i, options=Options(gap=0.5))
+    assert loose.status == "optimal"
+    assert loose.lower_bound <= exact.days * (1 + 1e-9) <= loose.days * (1 + 2e-9)
+    assert loose.lower_bound >= loose.days * 0.5
+
+
+def test_the_limit_ends_the_search() -> None:
+    found = solved(toy(6), deadline=Deadline(1e-9))
+    assert (found.status, found.stopped, found.plan) == ("unknown", "limit", None)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_interrupt_returns_the_incumbent(at: int) -> None:
+    i = toy(36, sites=2, forced=True)
+    exact, lines = known(i), []
+
+    def progress(line: str) -> None:
+        lines.append(line)
+        if len([x for x in lines if "TP" in x]) >= at:
+            raise KeyboardInterrupt
+
+    found = solved(i, progress=progress)
+    assert found.plan is not None and found.lower_bound is not None and exact.days is not None
+    if found.stopped == "interrupted":
+        assert found.lower_bound <= exact.days * (1 + 1e-9)
+        assert (found.days or 0.0) >= exact.days * (1 - 1e-9)
+    assert any("bound" in x and "gap" in x for x in lines)
+
+
+def test_an_interrupt_without_a_plan_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def stop(_: signals.Deadline) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(signals.Deadline, "check", stop)
+    with pytest.raises(KeyboardInterrupt):
+        solved(toy(6))
+
+
 def test_a_tie_is_decided_by_capital() -> None:
-    """A plan as fast must be cheaper, a faster one within the budget; where it may be as fast a node stays open."""
+    """A plan as fast must be cheaper, a faster one within the budget."""
     target = Target(10.0, 50.0, 100.0)
     assert target.improved_by(9.0, 100.0) and not target.improved_by(9.0, 101.0)
     assert target.improved_by(10.0, 49.0) and not target.improved_by(10.0, 50.0) and not target.improved_by(10.1, 1.0)
+
+
+def test_an_open_node_of_equal_time_is_asked() -> None:
+    """A node whose bound is the incumbent's time stays open, as it may hold a cheaper plan; a later one is closed."""
     found = known(toy(6)).plan
     goal = FewestDays(world=Solving().world(toy(6)), incumbent=found)
     assert goal.opens(found.seconds, 0.0) and not goal.opens(found.seconds * (1 + 1e-6), 0.0)
@@ -212,6 +286,26 @@ def test_bounds_under_a_rule_of_recompute(seed: int, stack: str, monkeypatch: py
     assert looked and higher
 
 
+def test_memory_slows_the_slowest_stage() -> None:
+    """Where no stage holds its layers without recomputing some, the bound is above the time of even stages."""
+    problem = problem_of(toy(3))
+    s = next(x for x in strategies(problem) if x.recomputes == "any")
+    problem = replace(problem, memory_limit=problem.memory_limit * 100)
+    s, world = replace(s, problem=problem), World(problem=problem, sites=None, templates=None)
+    _, rows = pipelines_of(world, s)
+    layer = time_bounds.terms(s, 0, rows, FREE).layer
+    loose = time_bounds.min_stage_seconds_in_memory(s, 0, replace(rows, d=0 * rows.d + 1), layer)
+    assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
+    last, slower = loose, False
+    for share in np.geomspace(1, 1e-4, 600):
+        tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
+        found = time_bounds.min_stage_seconds_in_memory(tight, 0, replace(rows, d=0 * rows.d + 1), layer)
+        assert np.all(found >= last * (1 - 1e-9))
+        slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
+        last = found
+    assert slower and np.all(np.isinf(last))
+
+
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
 def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
     free, excluded, missed = problem_of(toy(seed)), 0, 0
@@ -236,6 +330,14 @@ def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
         i = toy(6).replaced(pins={path: value})
         solution = solved(i)
         assert solution.status == "infeasible" and solution.counts.get("ranges nodes", 0) == 0
+
+
+@each(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
+def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
+    forward = (2.3, *(1.1,) * (v - 1))
+    backward = (5.0, *(2.4,) * (v - 1))
+    whole, _ = schedule.run_passes(p, m, forward, backward)
+    assert schedule.finish_seconds(p, m, forward, backward) == pytest.approx(whole, rel=1e-11)
 
 
 @pytest.mark.parametrize("stack", ["", "megatron-core"])
@@ -352,6 +454,15 @@ def test_a_layout_alone() -> None:
     assert found.days <= (known(toy(8)).days or math.inf) * (1 + 1e-9)
 
 
+def test_no_budget() -> None:
+    """Without a budget the search ends: what no site holds is not taken for what can be paid."""
+    i = toy(3, sites=2, forced=True)
+    free = i.replaced(limits__budget_usd=None)
+    found, paid = solved(free, deadline=Deadline(60)), known(i)
+    assert found.stopped == "proved" and found.days is not None
+    assert found.days <= (paid.days or math.inf) * (1 + 1e-9)
+
+
 @dataclass(kw_only=True)
 class Within(FewestDays):
     """The goal of plans under some seconds."""
@@ -447,12 +558,48 @@ def test_what_is_known_of_pipelines_holds_under_every_zero_stage(i: Instance) ->
     assert raised
 
 
+def test_a_half_has_no_lower_floor() -> None:
+    world = Solving().world(toy(8))
+    goal = Within(world=world)
+    halves = 0
+    for s in world.strategies():
+        of = table_of(world, s)
+        most = np.maximum(of.rows.blocks(), 1)
+        x = of_stage(goal, all_ranges(of, np.zeros_like(most), most, np.arange(len(most))), s.problem.zero_stages[0])
+        wide = x.part(np.flatnonzero(x.high > x.low + 1))
+        middle = (wide.low + wide.high) // 2
+        lower = bounded(goal, replace(wide, high=middle, in_memory=np.zeros(len(middle), dtype=bool)))
+        whole = dict(zip(wide.at.tolist(), wide.seconds.tolist(), strict=True))
+        assert all(b >= whole[a] for a, b in zip(lower.at.tolist(), lower.seconds.tolist(), strict=True))
+        halves += len(lower.at)
+    assert halves
+
+
 def keeps_rule(stack: str, layers: list[int], repeats: list[int], v: int) -> bool:
     """Return whether stages recompute by a framework's rule, chunk by chunk."""
     chunks = [[n // v + (k < n % v) for k in range(v)] for n in layers]
     numbers = [0, 99] if stack == "torchtitan" else range(99) if stack == "megatron" else []
     alike = any([sum(min(each, n) for n in own) for own in chunks] == repeats for each in numbers)
     return alike or stack == "own"
+
+
+def walked(column: Column, seconds: float, stack: str) -> float:
+    """Return the seconds of the fastest split among all patterns of all stages."""
+    x = patterns_of(Stages(column=column, conditions=FREE, cutoff=seconds))
+    choices = [[k for k in range(len(x.table)) if x.fits[i, k] and x.seconds[i, k] <= seconds] for i in range(column.p)]
+    best = math.inf
+    for picked in itertools.product(*choices):
+        rows = x.table[list(picked)]
+        if rows[:, 0].sum() != column.strategy.problem.layers:
+            continue
+        if column.strategy.recomputes == "some" and not rows[:, 1].any():
+            continue
+        if not keeps_rule(stack, rows[:, 0].tolist(), rows[:, 1].tolist(), column.v):
+            continue
+        slowest = max(float(x.seconds[i, k]) for i, k in enumerate(picked))
+        once = x.stages.once(float(x.chunks[list(picked)].max()), int(rows[:, 0].max()))
+        best = min(best, slowest + once)
+    return best
 
 
 # Of the toys 3 and 0 these two frameworks run none of the pipelines that are looked at.
@@ -464,7 +611,7 @@ RULED += [("some", "torchtitan", 3), ("some", "torchtitan", 8), ("some", "torcht
     ("recomputes", "stack", "seed"), [*itertools.product(("any", "some"), ("own",), (0, 3, 8, 14)), *RULED]
 )
 def test_the_list_has_the_fastest_split(recomputes: str, stack: str, seed: int) -> None:
-    """Its time is that of the search, which full enumeration agrees with; a slower split is disproved."""
+    """Its time is the least of a walk over all patterns, and that of the search; a slower split is disproved."""
     free, seen = with_rule(problem_of(toy(seed)), stack), 0
     for share in (1.0, 0.4, 0.2, 0.1, 0.05):
         problem = replace(free, memory_limit=free.memory_limit * share)
@@ -480,19 +627,32 @@ def test_the_list_has_the_fastest_split(recomputes: str, stack: str, seed: int) 
                 bound, patterns = fastest_split(column, FREE, split.seconds)
                 loose, more = fastest_split(column, FREE, split.seconds * 1.05)
                 assert bound == pytest.approx(1, abs=1e-9)
+                assert loose * 1.05 == pytest.approx(
+                    walked(column, split.seconds * 1.05, stack) / split.seconds, rel=1e-9
+                )
                 assert loose * 1.05 == pytest.approx(1, abs=1e-9) and more >= patterns
                 assert keeps_rule(stack, list(split.layers), list(split.recomputed), column.v)
                 seen += 1
     assert seen
 
 
+def deep(**software: object) -> JointProblem:
+    """Return 40 wide layers on 64 nodes of 8 H100, tight in memory: pipelines of 1 to 40 stages."""
+    model = {"name": "m", "layers": 40, "hidden": 16384, "heads": 128, "vocabulary": 51200}
+    work = {"model": model, "sequence_length": 2048, "software": {"name": "own", **software}}
+    changes = {"limits.max_batch_tokens": 256 * 2048, "hardware.racks": 64}
+    return problem_of(planner.changed("cluster-1k", changes | {f"workload.{key}": x for key, x in work.items()}))
+
+
+def test_a_split_looks_at_the_clock() -> None:
+    late = World(problem=problem_of(toy(8)), sites=None, templates=None, deadline=Deadline(0.0))
+    with pytest.raises(OutOfTimeError):
+        free_seconds(late, known(toy(8)).plan.column, math.inf)
+
+
 def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """What rows hold and how fast they are is the same in tables of seven rows as in a single one."""
-    # 40 wide layers on 64 nodes of 8 H100, tight in memory: pipelines of 1 to 40 stages.
-    model = {"name": "m", "layers": 40, "hidden": 16384, "heads": 128, "vocabulary": 51200}
-    changes = {"workload.model": model, "workload.sequence_length": 2048, "workload.software": {"name": "own"}}
-    changes |= {"limits.max_batch_tokens": 256 * 2048, "hardware.racks": 64}
-    problem, held, split = problem_of(planner.changed("cluster-1k", changes)), 0, 0
+    problem, held, split = deep(), 0, 0
     world = World(problem=problem, sites=None, templates=None)
     for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch <= 2][::5]:
         _, rows = pipelines_of(world, s)
@@ -510,6 +670,34 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
         for one, other in zip(found, at_once, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
     assert held and split
+
+
+def test_bounds_in_memory_waste_few_entries_of_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand pipelines of up to 224 stages at most one entry in four stands for a stage that there is not."""
+    world = Solving().world(load_instance(Path(__file__).parents[3] / "instances/5gw.json"))
+    of = next(x for x in world.strategies() if table_of(world, x).rows.p.max(initial=1) > 100)
+    rows, memory_of, tables = table_of(world, of).rows, time_bounds._memory_of, list[tuple[int, int]]()
+
+    def counted(s: Strategy, zero: int, some: StrategyRows) -> Any:
+        tables.append((int(some.p.sum()), len(some) * int(some.p.max())))
+        return memory_of(s, zero, some)
+
+    monkeypatch.setattr(time_bounds, "_memory_of", counted)
+    monkeypatch.setattr(time_bounds, "_may_hold_layers", lambda *_: np.ones(len(rows), dtype=bool))
+    time_bounds.min_stage_seconds_in_memory(of, 1, rows, of.layer)
+    stages, entries = map(sum, zip(*tables, strict=True))
+    assert len(rows) > 1000 and stages == rows.p.sum() and stages > 0.75 * entries
+
+
+def test_states_of_stages_that_the_stack_lacks_make_no_room() -> None:
+    few: list[int] = []
+    many: list[int] = []
+    for problem, found in ((deep(zero_stages=[0]), few), (deep(zero_stages=[0, 1, 2]), many)):
+        world = World(problem=problem, sites=None, templates=None)
+        for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch == 1][::4]:
+            found.append(int(pipelines_in_memory(world, s).sum()))
+    assert len(few) == len(many) and sum(few) < sum(many)
+    assert all(a <= b for a, b in zip(few, many, strict=True))
 
 
 @pytest.mark.parametrize("seed", [0, 6])
