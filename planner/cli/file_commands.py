@@ -188,7 +188,8 @@ def launch(
     framework = own or framework or "megatron"
     console.require_choice("--for", framework, FRAMEWORKS)
     form = FORMS[framework] if like is None else form_of(like)
-    if output is not None and form_of(output) != form and (output.is_file() or not output.exists()):  # or a device
+    kept = output is not None and output.parent != Path("/dev") and (output.is_file() or not output.exists())
+    if output is not None and kept and form_of(output) != form:
         raise InputError(f"{output}: must end in .{form}, by which it is read back; rename it")
     with console.showable_plan(plan) as given:
         run = run_of(given, str(plan))

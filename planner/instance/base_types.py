@@ -33,6 +33,7 @@ OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance
 UNNAMED = (  # places of wrong values to which others refer, and complaints that are then due to them
     (re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\])$)"), re.compile("does not exist|no such decision")),
     (re.compile(r"^hardware($|\..*(accelerator|\])$)"), re.compile(" has no (fp|bf)")),
+    (re.compile(r"^objective(\.minimize)?$"), re.compile("^chooses a model where")),
 )
 MOST_LINES = 100  # of a message
 ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
@@ -290,7 +291,9 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
             continue
         part = path[:-1] if fault["loc"] in causes and path[-1:] == fault["loc"][-1:] else path
         if fault["type"] == "extra_forbidden":
-            keys = {key for form in _forms_at(model, path[:-1]) for key in form.get("properties", ())}
+            forms = [form.get("properties", {}) for form in _forms_at(model, path[:-1])]
+            said = [own for own in forms if own.get("kind", {}).get("const") in fault["loc"]]  # of the kind of the value
+            keys = {key for own in said or forms for key in own}
             known = sorted(keys.difference(ADDED_KEYS))
             yield path, part, f"unknown key; {hint(str(path[-1]), known, KEY_CUTOFF) if known else 'remove it'}"
         elif fault["type"] == "missing":

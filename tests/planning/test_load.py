@@ -92,6 +92,7 @@ ALIKE = {"flop": [1e20, 1e20]}
     (LAW, None, [": must be an object or a name of the catalogue (is null)"]),
     (LAW, POINTS | {"tokens": [1e9]}, [".tokens: list should have at least 2 items, not 1"]),
     (LAW, WRONG_LOSS, [".a: input should be greater than 0 (is -1)", ".beta: is missing; add it"]),
+    (LAW, POINTS | {"a": 1}, [".a: unknown key; known: flop, kind, note, parameters, source, tokens"]),
 ])  # fmt: skip
 def test_a_key_of_several_forms_is_read_as_the_one_given(path: str, value: Any, complaints: list[str]) -> None:
     """A ratio may be a number or a list, a law one of several kinds: what is wrong is told of the form given alone."""
@@ -442,6 +443,8 @@ def test_a_model_is_chosen_for_the_least_loss_alone() -> None:
     goal = r'workload.choose: chooses a model where objective.minimize is "loss" alone \(is "days_to_train"\); set that'
     with pytest.raises(InputError, match=goal):
         changed("5gw-best-6-months", fewest)
+    with pytest.raises(InputError, match=r"^\S+( with \S+)?: objective\.minimize: [^\n]*$"):  # alone
+        changed("5gw-best-6-months", {"objective.minimize": "foo"})
     own = {"workload.choose": None, "workload.model": "llama3-70b", "workload.tokens": 1e12}
     assert changed("5gw-best-6-months", own | fewest).workload.model.name == "llama3-70b"
     assert load_instance("limits-h100", searched=False).workload.choose is not None
