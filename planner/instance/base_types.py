@@ -292,8 +292,8 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
         part = path[:-1] if fault["loc"] in causes and path[-1:] == fault["loc"][-1:] else path
         if fault["type"] == "extra_forbidden":
             forms = [form.get("properties", {}) for form in _forms_at(model, path[:-1])]
-            said = [own for own in forms if own.get("kind", {}).get("const") in fault["loc"]]  # of the kind of the value
-            keys = {key for own in said or forms for key in own}
+            of_kind = [own for own in forms if own.get("kind", {}).get("const") in fault["loc"]]  # that the value has
+            keys = {key for own in of_kind or forms for key in own}
             known = sorted(keys.difference(ADDED_KEYS))
             yield path, part, f"unknown key; {hint(str(path[-1]), known, KEY_CUTOFF) if known else 'remove it'}"
         elif fault["type"] == "missing":
