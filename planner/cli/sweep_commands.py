@@ -204,8 +204,8 @@ def limits(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from planner.report.utilisation import draw_utilisation, utilisation_table
     from planner.sweeps.sweep_run import cores
+    from planner.sweeps.utilisation import draw_utilisation, utilisation_table
 
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or cores(), mp_context=get_context("forkserver"))

@@ -11,8 +11,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from planner.api.plans import limits
-from planner.report.utilisation import fall, wall
 from planner.sweeps.axes import changed, read_changes
+from planner.sweeps.utilisation import fall, wall
 
 INSTANCE = Path(__file__).parents[2] / "instances" / "limits-h100.json"
 ACCELERATOR, CHOOSE = "hardware.accelerator", "workload.choose"
