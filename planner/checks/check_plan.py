@@ -178,7 +178,7 @@ def no_column(physics: PlanPhysics, why: Conflict) -> Violations:
             yield broken(f"no_column[{i}]", f"{what}, listed as below {show(days)} days")
     if len(set(proof.columns)) < len(proof.columns):
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
-    yield from joint_proof.max_racks_stated(instance, proof, racks_in_use=0, wired_gpus=0)
+    yield from joint_proof.max_racks_stated(instance, proof)
     space = Space(instance=instance, transport_slowdown=physics.transport_slowdown)
     for missing in joint_proof.missing_columns(space, days, _refused(proof), stop=physics.stop):
         yield missing.replaced(rule="no_column")

@@ -138,9 +138,16 @@ def max_racks_stated(
 
 
 def proof_violations(
-    physics: PlanPhysics, asked: Instance, proof: JointProof, days: float | None, bound: float | None, **in_use: int
+    physics: PlanPhysics,
+    asked: Instance,
+    proof: JointProof,
+    days: float | None,
+    bound: float | None,
+    *,
+    racks_in_use: int = 0,
+    wired_gpus: int = 0,
 ) -> Violations:
-    """Check a joint proof: a plan's days to train, the claimed bound of every plan's; `in_use`: racks, GPUs of each."""
+    """Check a joint proof of days to train: `days`, a plan's value; `bound`, the claimed bound of every plan."""
     usd = proof.min_fabric_usd_per_wired_gpu
     if usd is not None or proof.columns or proof.max_racks_by_wired_gpus or proof.counts:  # else no price is needed
         wanted = min_fabric(asked.network).usd if asked.network is not None else None
@@ -157,7 +164,7 @@ def proof_violations(
         yield from at_most(f"{rule}[{i}]", free, listed.lower_bound_days, every, what)
     yield from at_most(rule, free, bound, every, "days, the bound")
     yield from joined_racks_stated(asked, proof)
-    stated = list(max_racks_stated(asked, proof, **in_use))
+    stated = list(max_racks_stated(asked, proof, racks_in_use=racks_in_use, wired_gpus=wired_gpus))
     yield from stated
     if bound is None:
         return

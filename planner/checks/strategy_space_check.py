@@ -213,9 +213,10 @@ class CutPipelines:
     def __len__(self) -> int:
         return len(self.min_replicas)
 
-    def over(self, *ends: Any) -> "CutPipelines":
-        """Return a checked cut's pipelines with other ranges: least and most replicas, least and most micro-batches."""
-        return replace(self, **dict(zip(self.__slots__[-4:], ends, strict=True)))
+    def over(self, min_replicas: Any, max_replicas: Any, least: Any, most: Any) -> "CutPipelines":
+        """Return a checked cut's pipelines with other ranges of replicas, and of micro-batches `least` to `most`."""
+        own = {"min_replicas": min_replicas, "max_replicas": max_replicas}
+        return replace(self, **own, min_micro_batches=least, max_micro_batches=most)
 
     def within(self, total: int) -> "CutPipelines":
         """Return ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""

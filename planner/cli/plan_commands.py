@@ -146,8 +146,8 @@ def frontier(
         for index, plan in enumerate(front.plans):
             console.write_model(plan, plans / f"{index:03d}.json")  # by the index of its row
         numbered = (file for file in sorted(plans.glob("???*.json")) if file.stem.isdecimal())
-        if earlier := [file.name for file in numbered if int(file.stem) >= len(front.plans)]:
-            print(f"{plans}: of an earlier curve, not of this one: {few(earlier)}; remove them", file=sys.stderr)
+        if others := [file.name for file in numbered if int(file.stem) >= len(front.plans)]:
+            print(f"{plans}: not of this curve: {few(others)}; remove what is of an earlier one", file=sys.stderr)
     if plot is not None:
         name = f"{front.instance.name}: money against days"
         draw = partial(draw_staircase, front.curve, name)

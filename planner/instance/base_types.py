@@ -218,7 +218,7 @@ class Faults:
 
     lines: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)  # from places at which their faults are told
+    copied: list[str] = field(default_factory=list)  # from places at which their faults are named
 
     def add(self, path: str, complaint: str) -> None:
         """Add a complaint about a place of JSON data, unless its value is a placeholder or a copy."""

@@ -155,7 +155,7 @@ def test_plans_of_a_longer_curve_before_are_named(monkeypatch: pytest.MonkeyPatc
         answer_with(monkeypatch, made(curve(POINTS[:count])))
         told.append(run_here("frontier", "one-rack", "--plans", tmp_path).stderr)
     names = "003.json", "001.json, 002.json, 003.json"
-    lines = [f"{tmp_path}: of an earlier curve, not of this one: {which}; remove them\n" for which in names]
+    lines = [f"{tmp_path}: not of this curve: {which}; remove what is of an earlier one\n" for which in names]
     assert told == ["", "", *lines]
     assert (tmp_path / "003.json").stat().st_size > 0  # none is removed
 

@@ -36,6 +36,7 @@ from planner.formats.cluster_files import read_topology
 from planner.formats.topologies import write_conf
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
+from planner.models.joint.shapes import site_milp
 from planner.plan.plan import Plan
 from planner.plan.plan_files import read_plan
 from planner.planning import solve
@@ -247,6 +248,15 @@ def test_every_key_is_described(what: str) -> None:
 TEXT = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"^- \*\*(.+?)\*\*: (.+) \(`(\w+)`\)", TEXT, re.MULTILINE)
 CODE = "\n".join(f.read_text(encoding="utf-8") for f in sorted((ROOT / "planner").rglob("*.py")))
+
+
+def test_one_function_states_one_rule_of_the_sites() -> None:
+    """The page of the joint optimum names the rules of the site MILP: each is a function that `stated` calls."""
+    text = (ROOT / "docs" / "joint.md").read_text(encoding="utf-8")
+    names = re.findall(r"`(\w+)`", text.partition("One function states one rule: ")[2].partition(". ")[0])
+    assert len(names) == 6
+    for name in names:
+        assert callable(getattr(site_milp, name)) and name in site_milp.stated.__code__.co_names
 
 
 def test_every_term_is_defined_once_and_stands_in_the_code() -> None:

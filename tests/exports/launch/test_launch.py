@@ -6,6 +6,8 @@ import math
 import random
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from functools import cache
@@ -559,3 +561,12 @@ def test_a_file_is_written_where_it_can_be_read_back(framework: str, form: str, 
             assert refusal(done) == f"{output}: must end in .{form}, by which it is read back; rename it"
             assert not output.exists()
     assert invoke("export", "launch", tmp_path / "plan.json", "--for", framework, "-o", "/dev/null").exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_device_behind_which_a_file_stands_takes_any_form(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(run_for("llama3-70b", DENSE)[1].model_dump_json())
+    words = ["export", "launch", str(tmp_path / "plan.json"), "--for", "nemo", "-o", "/dev/stdout"]
+    with (tmp_path / "own.txt").open("wb") as written:
+        subprocess.run([sys.executable, "-m", "planner", *words], stdout=written, check=True)
+    assert run_of_text((tmp_path / "own.txt").read_text(), Path("own.yaml")).framework == "nemo"

@@ -45,9 +45,12 @@ def stated(q: SiteQuestion, *, loose: bool = False, racks: int | None = None) ->
     if q.data.counts_power:
         limits["max_extra_mw"] = overhead * sum(n * max(mw for _, mw in p.fabrics) for p, n in q.kinds)
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=loose), **limits)
-    place_parts(m, q, exactly=racks is None)
-    join_sites(m, q)
-    design_fibre(m, q)
+    place_parts(m, q)
+    if racks is None:
+        pin_blocks(m, q)
+    host_blocks(m, q, exactly=racks is None)
+    for rule in (choose_fabrics, join_sites, design_fibre):
+        rule(m, q)
     if racks is not None:
         # The split over areas asks as many racks elsewhere as the largest part needs: so says the relaxation too.
         least = max(-(-racks // each), min_split_modules(q.data, max(q.modules(p) for p, _ in q.kinds)))
@@ -89,32 +92,41 @@ def set_values(m: Any, values: Values) -> None:
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
 
 
-def place_parts(m: Any, q: SiteQuestion, *, exactly: bool) -> None:
-    """State in the site MILP that every part is at a site of its own, with one of its fabrics and its blocks' racks.
+def place_parts(m: Any, q: SiteQuestion) -> None:
+    """State in the site MILP that every part is at a site, and no two at one."""
+    m.place_parts = pyo.Constraint(
+        range(len(q.kinds)), rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
+    )
+    m.one_part = pyo.Constraint(list(q.data.candidates), rule=lambda m, x: m.holds[x] <= m.open[x])
 
-    Racks are bought in whole modules, and, if `exactly`, no others unless they are pinned; pinned blocks are those of
-    their sites.
-    """
-    pins, sites, kinds = q.data.pins, list(q.data.candidates), range(len(q.kinds))
-    m.place_parts = pyo.Constraint(kinds, rule=lambda m, k: sum(m.part[x, k] for x in sites) == q.kinds[k][1])
-    m.one_part = pyo.Constraint(sites, rule=lambda m, x: m.holds[x] <= m.open[x])
-    if exactly:
-        blocks = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
-        m.pin_blocks = pyo.Constraint(
-            list(blocks), rule=lambda m, x: sum(q.kinds[k][0].blocks * m.part[x, k] for k in kinds) == blocks[x]
-        )
 
-    def host_blocks(m: Any, x: str) -> Any:
-        used = sum(q.modules(q.kinds[k][0]) * m.part[x, k] for k in kinds)
+def pin_blocks(m: Any, q: SiteQuestion) -> None:
+    """Fix the blocks of each site in the site MILP that has a pinned number of blocks."""
+    wanted = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
+    blocks = [p.blocks for p, _ in q.kinds]
+    m.pin_blocks = pyo.Constraint(
+        list(wanted), rule=lambda m, x: sum(n * m.part[x, k] for k, n in enumerate(blocks)) == wanted[x]
+    )
+
+
+def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool) -> None:
+    """Buy the racks of a site's blocks in whole modules, and, if `exactly`, no others unless they are pinned."""
+    pins = q.data.pins
+
+    def row(m: Any, x: str) -> Any:
+        used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
         may_buy_more = not exactly or pins.racks is not None or x in pins.racks_by_site
         return m.modules[x] >= used if may_buy_more else m.modules[x] == used
 
-    m.host_blocks = pyo.Constraint(sites, rule=host_blocks)
+    m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 
-    def choose_fabric(m: Any, x: str, k: int) -> Any:
-        return sum(m.fabric[x, k, f] for f in range(len(q.kinds[k][0].fabrics))) == m.part[x, k]
 
-    m.choose_fabrics = pyo.Constraint(sites, kinds, rule=choose_fabric)
+def choose_fabrics(m: Any, q: SiteQuestion) -> None:
+    """State in the site MILP that one fabric is built for each part, at the part's site."""
+    where = [(x, k) for x in q.data.candidates for k in range(len(q.kinds))]
+    m.choose_fabrics = pyo.Constraint(
+        where, rule=lambda m, x, k: sum(m.fabric[x, k, f] for f in range(len(q.kinds[k][0].fabrics))) == m.part[x, k]
+    )
 
 
 def join_sites(m: Any, q: SiteQuestion) -> None:
