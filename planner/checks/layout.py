@@ -21,6 +21,7 @@ from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, PoolsPlan
 
 BREAKDOWNS = {"breakdown_seconds": "step_seconds", "memory_breakdown_bytes": "memory_bytes_per_gpu"}
 INTERVAL = "days_to_train_interval"
+SIX_DIGITS = 1e-5  # share: of amounts of compute, which are named in six digits
 LAYERS_PINNED = {"layout.layers_per_stage", "layout.recomputed_layers_per_stage"}
 FIGURES = [name for name in LayoutMetrics.model_fields if name not in BREAKDOWNS and name != INTERVAL]
 
@@ -345,15 +346,18 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     yield from figures(rule, stated, {"loss_bound": best})
     if bound is not None:
         yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
+    # Its size is the law's at a compute that was tried and trained in time; its tokens are no fewer.
+    off = math.inf
     for tried, days in stated.days_by_flop.items():
         if not (tried.replace(".", "").replace("e+", "").isdigit() and days > 0):
             yield broken("choice_figures[days_by_flop]", f"{days:g} days for {tried!r} FLOP")
+        elif days <= (limits.deadline_days or 0.0) and float(tried) <= stated.flop * (1 + SIX_DIGITS):
+            off = min(off, abs(size / transformer.best_parameters(asked.law, float(tried)) - 1))
     # No model takes more compute than all GPUs have at peak by the deadline, nor than the bound.
     rule, most = "choice_figures[flop_bound]", max(full, stated.flop)
     yield from at_most(rule, stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
     yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
-    off = abs(size / transformer.best_parameters(asked.law, stated.flop) - 1)
-    slack = asked.family.tolerance + asked.tolerance
+    slack = asked.family.tolerance + SIX_DIGITS
     yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
 
 

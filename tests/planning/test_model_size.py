@@ -74,6 +74,18 @@ def test_the_bracket_holds(best: Plan) -> None:
     assert sum(choice.compute_shares.values()) == pytest.approx(1.0)
 
 
+STEEP = {"parameters": [1e9, 4e10], "flop": [1e21, 1e22], "tokens": [1e11, 1e11]}  # sizes grow faster than compute
+
+
+def test_a_steep_law_is_kept() -> None:
+    """Where size grows as the 1.6th power of compute, tokens stretched to the deadline leave the law's size behind."""
+    found = solve(question(law=STEEP, loss="parametric-2024", family=FAMILY | {"tolerance": 0.001}))
+    assert check(found) == [] and found.model_choice is not None
+    choice = found.model_choice
+    other = choice.replaced(days_by_flop={flop: 31.0 for flop in choice.days_by_flop})
+    assert "choice_figures[law]" in [v.rule for v in check(found.replaced(model_choice=other))]
+
+
 def test_the_batch_follows_its_law() -> None:
     """Under a fixed critical batch of half a million tokens no step holds more."""
     found = solve(question(critical_batch={"of": "fixed", "coefficient": 5e5}))
