@@ -82,7 +82,7 @@ def test_a_steep_law_is_kept() -> None:
     found = solve(question(law=STEEP, loss="parametric-2024", family=FAMILY | {"tolerance": 0.001}))
     assert check(found) == [] and found.model_choice is not None
     choice = found.model_choice
-    other = choice.replaced(days_by_flop={flop: 31.0 for flop in choice.days_by_flop})
+    other = choice.replaced(days_by_flop=dict.fromkeys(choice.days_by_flop, 31.0))
     assert "choice_figures[law]" in [v.rule for v in check(found.replaced(model_choice=other))]
 
 
