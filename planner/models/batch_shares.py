@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from planner.models.joint.solve_joint import fastest_of
+from planner.models.joint.search.free_network import fastest_of
 from planner.models.joint.strategy_space import MICRO_BATCHES, JointProblem
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy

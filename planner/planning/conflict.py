@@ -11,9 +11,11 @@ import numpy as np
 from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
 from planner.models import Options, SitesRequest
-from planner.models.joint.joint_world import JointCache, JointSolution
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import JointSolution
 from planner.models.joint.search.fewest_days import ANY_PLAN
-from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
+from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.joint.strategy_tables import pipelines_in_memory
 from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
@@ -242,7 +244,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
     """Return the pairs of sites that no fibre joins where no other is open; none where pins may open a single site."""
-    from planner.models.joint.site_choice import Sites
+    from planner.models.joint.shapes.site_choice import Sites
 
     sites = Sites(instance=instance, seed=seed)
     sites.deadline = sites.fibre.deadline = deadline
@@ -255,7 +257,7 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
 def _reason(instance: Instance, kept: list[str]) -> str:
     words = {rule: text for rule, (_, text) in _rules(instance).items()}
     if MEMORY in kept and instance.grid is not None and memory_limit_bytes(instance) > 0:
-        from planner.models.joint.site_choice import MANY_RACKS, Sites
+        from planner.models.joint.shapes.site_choice import MANY_RACKS, Sites
 
         racks, gpus = Sites(instance=instance).max_site_racks, instance.hardware.rack.gpus
         if racks < MANY_RACKS:  # how many GPUs can share a replica's state

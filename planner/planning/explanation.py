@@ -15,9 +15,10 @@ from planner.instance.base_types import Frozen
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.models import NodeLoad, Options, Relaxation
-from planner.models.joint.joint_world import JointCache, JointPlan, World
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import JointPlan, strategy_of
 from planner.models.joint.search.fewest_days import ANY_PLAN
-from planner.models.joint.solve_joint import Solving, strategy_of
 from planner.models.joint.stage_split import Column
 from planner.physics.site import site_power
 from planner.physics.training.parallel_strategy import layout_values

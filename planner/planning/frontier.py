@@ -16,12 +16,14 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance, Instance, of_one_layout
 from planner.models import Options
-from planner.models.joint.joint_world import CENTS, JointCache, JointPlan, JointSolution
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import CENTS, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.tied_plans import ended_by_choice, kept_within
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics

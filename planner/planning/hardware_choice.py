@@ -8,8 +8,11 @@ from planner.errors import InputError
 from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import ONE_SITE, Instance, hardware_kind
 from planner.models import Options, batch_shares
-from planner.models.joint.joint_world import CENTS, EPS, JointSolution
-from planner.models.joint.solve_joint import Solving, least_run_cost, problem_on, solve_joint, solve_joint_cost
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import CENTS, EPS, JointSolution
+from planner.models.joint.search.free_network import problem_on
+from planner.models.joint.search.least_cost_of_ownership import least_run_cost
+from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.joint.strategy_space import JointProblem
 from planner.physics import step_errors
 from planner.physics.site import cost, site_power

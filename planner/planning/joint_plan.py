@@ -17,8 +17,8 @@ from planner.instance.network import Wan
 from planner.models import Options
 from planner.models.fabric import site_traffic
 from planner.models.fabric.fabric_section import site_fabric
-from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
-from planner.models.joint.solve_joint import strategy_of
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_solution import JointPlan, JointSolution, strategy_of
 from planner.models.joint.stage_split import ROUNDING, Stages, fastest_split
 from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
@@ -175,7 +175,7 @@ def _with_sites(
     if choice.placed is None:  # only a grid has sites, so that a cluster loads no model of them
         return choice, _metrics(instance, choice), None, None
     from planner.models.joint.shapes.chosen_sites import confirmed, of_cheapest_energy, sites_section
-    from planner.models.joint.site_choice import Sites
+    from planner.models.joint.shapes.site_choice import Sites
 
     def sites_of(choice: JointPlan) -> Sites:
         asked = instance

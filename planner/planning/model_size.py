@@ -17,7 +17,8 @@ from planner.errors import InputError, InternalError
 from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models.joint.solve_joint import fewest_racks, strategy_of
+from planner.models.joint.joint_solution import strategy_of
+from planner.models.joint.search.free_network import fewest_racks
 from planner.models.model_choice import instance_with, loss_law_of, model_for
 from planner.physics.training import step_prediction, transformer
 from planner.physics.training.layer_time import SECONDS_PER_DAY

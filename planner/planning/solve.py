@@ -15,8 +15,10 @@ from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, hardware_kind
 from planner.instance.plausible_ranges import warn
 from planner.models import Options
-from planner.models.joint.joint_world import EPS, JointCache, JointSolution, World
-from planner.models.joint.solve_joint import Solving, refuse_unusable_pins
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import EPS, JointSolution
+from planner.models.joint.solve_joint import refuse_unusable_pins
 from planner.models.joint.stage_split import Column
 from planner.models.joint.tied_plans import ended_by_choice, kept_within
 from planner.physics import ticking
@@ -181,7 +183,7 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
     used, more = block.racks * blocks, block.racks * (blocks + 1)
     if instance.grid is None:
         return "owned_racks" if more > (instance.hardware.racks or 0) else "fabric" if more > joined else "layout"
-    from planner.models.joint.site_choice import Sites
+    from planner.models.joint.shapes.site_choice import Sites
 
     asked, own = (instance, instance.replaced(limits__budget_usd=None)), solving.options
     here, rich = (Sites(instance=each, seed=own.seed, threads=own.threads) for each in asked)

@@ -24,7 +24,7 @@ from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.plausible_ranges import warn
 from planner.models import Options
-from planner.models.joint.joint_world import JointCache
+from planner.models.joint.joint_cache import JointCache
 from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
 from planner.sweeps.axes import FilePoint, Point, canonical, check_path, in_shard, put

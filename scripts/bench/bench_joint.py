@@ -13,8 +13,10 @@ from pathlib import Path
 
 import planner
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointCache, JointSolution
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import JointSolution
+from planner.models.joint.solve_joint import solve_joint
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[2] / "instances"

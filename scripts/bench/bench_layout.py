@@ -12,8 +12,9 @@ import time
 from dataclasses import dataclass
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import JointSolution
+from planner.models.joint.solve_joint import solve_joint
 from planner.planning.load import load_instance
 
 SEQUENCE, SHOWN = 2048, 25  # tokens; lines of a profile

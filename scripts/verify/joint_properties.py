@@ -18,7 +18,7 @@ from joint_toys import with_pins
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointSolution
+from planner.models.joint.joint_solution import JointSolution
 from planner.planning.load import load_instance
 
 TIE = 1e-9

@@ -20,7 +20,7 @@ from typer.testing import Result
 
 from planner.checks.check_plan import check
 from planner.cli.console import ExitCode
-from planner.models.joint.joint_world import JointPlan
+from planner.models.joint.joint_solution import JointPlan
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.strategy_tables import strategy_bound
 from planner.plan.certificate import ON_TRUST

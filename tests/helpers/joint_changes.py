@@ -5,8 +5,7 @@ from typing import Any, get_args
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.solve_joint import strategy_of
+from planner.models.joint.joint_solution import JointSolution, strategy_of
 from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.schedule import Schedule
 

@@ -11,9 +11,10 @@ from planner.checks.joint_proof import missing_columns
 from planner.checks.strategy_space_check import Space
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import Options
-from planner.models.joint.joint_world import JointSolution, World
-from planner.models.joint.search.least_capital import LeastCapital
-from planner.models.joint.solve_joint import Solving, least_capital_plan, solve_joint
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import JointSolution
+from planner.models.joint.search.least_capital import LeastCapital, least_capital_plan
+from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_space import JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.plan.certificate import JointProof
 from planner.planning.joint_plan import proof_of

@@ -9,7 +9,7 @@ import pytest
 from joint_toys import PRECISION
 
 from planner.models import batch_shares
-from planner.models.joint.solve_joint import fastest_of, problem_on
+from planner.models.joint.search.free_network import fastest_of, problem_on
 from planner.physics.training import memory, step_prediction
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop

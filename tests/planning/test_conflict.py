@@ -21,9 +21,10 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint import site_choice
-from planner.models.joint.joint_world import JointCache
-from planner.models.joint.solve_joint import Solving, solve_joint, solve_joint_cost
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.shapes import site_choice
+from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.sites.split_model import conflict
 from planner.physics.network.fabric_designs import min_fabric
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED

@@ -18,7 +18,8 @@ from planner.cli.console import ExitCode, exit_code
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.solve_joint import solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier

@@ -17,8 +17,9 @@ import planner
 from planner.errors import InputError
 from planner.instance.workload import CORE_ATTENTION
 from planner.models import Options
+from planner.models.joint.joint_question import Solving
 from planner.models.joint.search.fewest_days import FastestOfEachKind, Kind, kind_of
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.solve_joint import solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of
 from planner.planning.evaluate import stack_text

@@ -17,7 +17,7 @@ from worked_plan import LAYOUT, instance_with
 import planner
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.joint_world import JointCache
+from planner.models.joint.joint_cache import JointCache
 from planner.plan.plan import Plan
 from planner.planning import changed_instance, explanation
 from planner.planning.changed_instance import Variant, change_to, limits_of, variants_of

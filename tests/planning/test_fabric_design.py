@@ -26,7 +26,8 @@ from planner.imports.command_options import FabricWish
 from planner.imports.fabric_question import fabric_data
 from planner.instance.instance import FabricInstance
 from planner.models.fabric.fabric_templates import Templates
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.solve_joint import solve_joint
 from planner.physics import tick
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan

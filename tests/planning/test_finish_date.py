@@ -15,8 +15,10 @@ from planner.checks.check_plan import check
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.solve_joint import RunSearch, Solving, Span, solve_joint
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import JointSolution
+from planner.models.joint.search.least_cost_of_ownership import RunSearch, Span
+from planner.models.joint.solve_joint import solve_joint
 from planner.plan.plan import Plan
 from planner.planning import explanation as explanations
 from planner.planning.changed_instance import start_days

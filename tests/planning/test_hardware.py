@@ -18,8 +18,9 @@ import planner
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.hardware import DAYS_A_MONTH
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import JointSolution
+from planner.models.joint.solve_joint import solve_joint
 from planner.physics.training.layer_time import wan_tail_seconds
 from planner.physics.training.step_prediction import pool_exchange_seconds
 from planner.plan.plan import Plan

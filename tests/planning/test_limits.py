@@ -22,7 +22,7 @@ from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.search.fewest_days import FewestDays
-from planner.models.joint.site_choice import Sites
+from planner.models.joint.shapes.site_choice import Sites
 from planner.models.joint.strategy_space import strategies_of
 from planner.models.joint.tied_plans import ends_within
 from planner.physics.plan_physics import PlanPhysics
@@ -76,7 +76,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
         return run(*args, **how)
 
     monkeypatch.setattr(Deadline, "left", property(found.left))
-    monkeypatch.setattr("planner.models.joint.joint_world.strategies_of", strategies)
+    monkeypatch.setattr("planner.models.joint.joint_question.strategies_of", strategies)
     monkeypatch.setattr(highs, "run", lambda *args, **how: (milp if "time_limit" in how else run)(*args, **how))
     yield found
 

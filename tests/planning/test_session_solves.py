@@ -14,8 +14,8 @@ from planner.checks.joint_proof import missing_columns
 from planner.checks.strategy_space_check import max_racks
 from planner.instance.instance import Instance
 from planner.models import Options
-from planner.models.joint.joint_world import JointCache
-from planner.models.joint.site_choice import Sites
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.shapes.site_choice import Sites
 from planner.plan.plan_sections import layout_in_short
 from planner.planning import solve as starts
 from planner.planning.joint_plan import inspection

@@ -16,7 +16,8 @@ import planner
 from planner.errors import InputError
 from planner.instance.plausible_ranges import implausible
 from planner.models import Options
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.solve_joint import solve_joint
 from planner.plan.certificate import Conflict
 from planner.planning.joint_plan import without_plan
 from planner.planning.load import load_instance

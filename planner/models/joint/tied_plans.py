@@ -5,24 +5,103 @@ whole under one leaf; the simplest layout on one design of fabric at all sites.
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from planner.instance.instance import TOLERANCE, Instance
 from planner.models.fabric.site_traffic import leaf_local_shares
-from planner.models.joint.joint_world import CENTS, EPS, JointPlan, JointSolution, World
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
-from planner.models.joint.solve_joint import Solving, least_capital_plan
+from planner.models.joint.search.goal import KnownShape, OpenShape, Ranges
+from planner.models.joint.search.least_capital import LeastCapital, least_capital_plan
 from planner.models.joint.stage_split import Column
+from planner.models.joint.strategy_space import Ints
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
 from planner.solvers.progress import Progress, notes, report, start
 
 MORE = 1e-9  # share: more than a share that is known, or than rounding
+
+
+Rank = tuple[float, ...]
+
+
+@dataclass(kw_only=True)
+class LeastRank(LeastCapital):
+    """The search goal of least rank among plans that tie: within `limit` seconds a sequence and `budget` dollars."""
+
+    seeks_cheap: ClassVar[bool] = False  # a plan that ties is known
+    most_grown: ClassVar[int] = 0
+
+    rank: Callable[[JointPlan], Rank]
+    least_rank: Callable[[Column], tuple[Any, ...]]  # one that no plan of a column is below, or of an array of them
+    best: Rank  # that a plan must be below
+    enough: Rank = ()  # at which the search ends
+    most_shapes: int  # that are priced; the search ends unproven at the next
+    most_nodes: int  # that are opened, likewise
+    priced: int = 0
+    nodes: int = 0
+    chosen: JointPlan | None = None  # of the least rank so far; the incumbent is none, as all that tie are of use
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another goal may continue the search for the least rank: always."""
+        return True
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether the search for the least rank has found a plan of a lower one."""
+        return self.chosen is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the search for the least rank ended unproven, at its limit of shapes or nodes."""
+        return (self.priced >= self.most_shapes or self.nodes >= self.most_nodes) and not self.best <= self.enough
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """End the search for the least rank at one that is good enough, or at its limit of shapes or nodes."""
+        self.nodes += 1
+        return self.best <= self.enough or self.ended
+
+    def refuses(self, column: Column, seconds: float) -> bool:
+        """Return whether no plan of a column can have the least rank, which is known before it is timed."""
+        return not self.least_rank(column) < self.best
+
+    def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
+        """Advance a shape's search to a capital bound or to its cheapest plan, while its rank may be lower."""
+        return None if self.refuses(x.known.column, t) else super().price(t, c, x)
+
+    def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
+        """Yield floors of a shape's capital in USD up to its cheapest plan, which is kept if its rank is lower."""
+        self.priced += 1
+        for step in self._search(x, c):
+            if isinstance(step, JointPlan):
+                self.keep(step)
+                return
+            yield t, step
+
+    def keep(self, plan: JointPlan) -> None:
+        """Choose a plan of least rank if it ties and its rank is lower."""
+        if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
+            return
+        rank = self.rank(plan)
+        if rank < self.best:
+            self.chosen, self.best = plan, rank
+            self.world.count("incumbents")
+
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return the most blocks of each range that tie; none of pipelines that cannot have the least rank."""
+        rows, low = x.of.rows, np.zeros(1, dtype=bool)
+        every: dict[str, Any] = {"p": rows.p[x.at], "v": rows.v[x.at]}
+        ranks = self.least_rank(Column(strategy=x.of.strategy, zero=0, d=1, m=1, **every))
+        for own, best in zip(reversed(ranks), reversed(self.best), strict=True):
+            low = (own < best) | ((own == best) & low)
+        return np.where(low, super().most_blocks(x), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from planner.checks.joint_proof import highest_bound, joint_proof, missing_colum
 from planner.checks.strategy_space_check import CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.errors import InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointSolution
-from planner.models.joint.site_choice import Sites
+from planner.models.joint.joint_solution import JointSolution
+from planner.models.joint.shapes.site_choice import Sites
 from planner.physics.network import fabric_designs
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import JointProof

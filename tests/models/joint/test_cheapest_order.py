@@ -15,16 +15,17 @@ from joint_toys import toy
 from tiers import more
 
 from planner.instance.grid import InterconnectUpgrade
-from planner.models.joint.joint_world import JointPlan, Shape, Target, open_sites, shapes
+from planner.models.joint.joint_question import Solving, open_sites
+from planner.models.joint.joint_solution import JointPlan, Target
 from planner.models.joint.search.capital_floor import RACKS_ALONE, MinPrices, floor_of
+from planner.models.joint.shapes.blocks_by_site import Shape, shapes
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch, SlowdownChoice
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.shape_class import _WithEndpoints
 from planner.models.joint.shapes.shape_problem import ShapeProblem
+from planner.models.joint.shapes.site_choice import Sites
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit
-from planner.models.joint.site_choice import Sites
-from planner.models.joint.solve_joint import Solving
 from planner.models.joint.strategy_tables import column_at, pipelines_of
 
 

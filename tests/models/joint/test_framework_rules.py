@@ -19,7 +19,8 @@ from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import FREE
 from planner.instance.instance import Instance
 from planner.instance.workload import Experts, Model, rules_of
-from planner.models.joint.solve_joint import Solving, solve_joint
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_space import problem_of
 from planner.plan.certificate import declared_space
 from planner.plan.plan_sections import LayoutPlan

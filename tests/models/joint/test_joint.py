@@ -25,11 +25,12 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import Options, wan_design
 from planner.models.joint import strategy_tables
-from planner.models.joint.joint_world import JointSolution
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import JointSolution, strategy_of
 from planner.models.joint.shapes.chosen_sites import sites_section
+from planner.models.joint.shapes.site_choice import Sites
 from planner.models.joint.shapes.site_question import Circuit, Joined, SitePart
-from planner.models.joint.site_choice import Sites
-from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
+from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_space import problem_of
 from planner.models.joint.strategy_tables import rounds_up_to
 from planner.physics.site import site_power, wan

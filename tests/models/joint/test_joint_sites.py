@@ -26,10 +26,10 @@ from planner.models import SitesRequest
 from planner.models.joint import time_bounds
 from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.chosen_sites import confirmed, sites_section
+from planner.models.joint.shapes.site_choice import Sites
 from planner.models.joint.shapes.site_milp import stated, without_dear_pairs
 from planner.models.joint.shapes.site_prices import SiteBounds, rounded_up
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart, SitesExtent
-from planner.models.joint.site_choice import Sites
 from planner.models.sites.split_data import capital_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan

@@ -11,19 +11,14 @@ from joint_toys import name_of
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointCache, JointSolution, World
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import JointSolution, racks_of
 from planner.models.joint.search import branch_and_bound, least_capital
+from planner.models.joint.search.free_network import fastest_of, fewest_racks, problem_on
 from planner.models.joint.search.least_capital import LeastCapital
-from planner.models.joint.solve_joint import (
-    Solving,
-    _below,
-    fastest_of,
-    fewest_racks,
-    least_run_cost,
-    problem_on,
-    racks_of,
-    solve_joint_cost,
-)
+from planner.models.joint.search.least_cost_of_ownership import least_run_cost
+from planner.models.joint.solve_joint import _below, solve_joint_cost
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of

@@ -22,7 +22,7 @@ from planner.errors import InputError
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
-from planner.models.joint.solve_joint import Solving
+from planner.models.joint.joint_question import Solving
 from planner.models.joint.stops_and_spares import Calendar
 from planner.models.joint.strategy_space import problem_of
 from planner.models.joint.strategy_tables import min_fill_seconds

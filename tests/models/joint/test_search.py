@@ -28,13 +28,15 @@ from planner.imports.instance_file import first_instance
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import time_bounds
-from planner.models.joint.joint_world import JointCache, JointSolution, Target, World, spared
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import JointSolution, Target, strategy_of
 from planner.models.joint.search import fewest_days, first_plans
 from planner.models.joint.search.block_ranges import bounded, in_memory, under_stage
 from planner.models.joint.search.branch_and_bound import Loop, ShapesLeft
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.goal import OpenShape, Ranges, all_ranges
-from planner.models.joint.solve_joint import Solving, solve_joint, strategy_of
+from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.stage_split import Column, Stages, fastest_split, patterns_of
 from planner.models.joint.strategy_space import Floats, JointProblem, Strategy, StrategyRows, problem_of
 from planner.models.joint.strategy_tables import (
@@ -47,6 +49,7 @@ from planner.models.joint.strategy_tables import (
     pipelines_of,
     rounds_of,
     rounds_up_to,
+    spared,
     strategy_racks,
     table_of,
     terms_under_zero,

@@ -14,15 +14,16 @@ from tiers import more
 
 from planner.checks.strategy_space_check import _rooms
 from planner.instance.instance import Instance
-from planner.models.joint import site_choice as joint_sites
-from planner.models.joint.joint_world import JointPlan, World, largest_parts, shapes
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import JointPlan
 from planner.models.joint.search.capital_floor import floor_of
+from planner.models.joint.shapes import site_choice as joint_sites
+from planner.models.joint.shapes.blocks_by_site import largest_parts, shapes
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch
 from planner.models.joint.shapes.fastest_plan import SlowdownLevel, fastest
 from planner.models.joint.shapes.shape_class import ShapeClass
 from planner.models.joint.shapes.shape_problem import ShapeProblem
-from planner.models.joint.site_choice import Sites
-from planner.models.joint.solve_joint import Solving
+from planner.models.joint.shapes.site_choice import Sites
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_tables import column_at, free_seconds, pipelines_of
 from planner.planning.load import load_instance

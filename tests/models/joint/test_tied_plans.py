@@ -17,13 +17,16 @@ from worked_plan import named
 import planner
 from planner.instance.instance import Instance
 from planner.models.joint import tied_plans
-from planner.models.joint.joint_world import JointCache, JointPlan, World
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_solution import JointPlan
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.least_capital import LeastCapital, LeastRank
-from planner.models.joint.solve_joint import Solving, least_capital_plan, solve_joint
+from planner.models.joint.search.least_capital import LeastCapital, least_capital_plan
+from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_tables import table_of
 from planner.models.joint.tied_plans import (
+    LeastRank,
     ends_within,
     least_simplicity,
     local_share,

@@ -17,10 +17,13 @@ from joint_solved import solved
 from tiers import more, slow
 
 from planner.instance.instance import Instance
-from planner.models.joint.joint_world import JointCache, JointPlan, JointSolution
+from planner.models.joint.joint_cache import JointCache
+from planner.models.joint.joint_question import Solving
+from planner.models.joint.joint_solution import JointPlan, JointSolution
 from planner.models.joint.search.capital_floor import CapitalFloor
+from planner.models.joint.search.least_cost_of_ownership import least_run_cost
 from planner.models.joint.search.whole_curve import Front, WholeCurve
-from planner.models.joint.solve_joint import Solving, least_run_cost, solve_joint
+from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_tables import terms_under_zero
 from planner.physics.training.layer_time import days_of
 from planner.solvers.signals import Deadline

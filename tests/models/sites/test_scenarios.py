@@ -18,7 +18,7 @@ from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models import SitesRequest
-from planner.models.joint.site_choice import Sites
+from planner.models.joint.shapes.site_choice import Sites
 from planner.models.sites import site_rules
 from planner.models.sites import split_model as sites
 from planner.models.sites.split_data import gather

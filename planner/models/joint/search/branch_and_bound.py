@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_world import Shape, largest_parts, open_sites, shapes, spared
+from planner.models.joint.joint_question import open_sites
 from planner.models.joint.search.block_ranges import (
     NEVER,
     Columns,
@@ -35,6 +35,7 @@ from planner.models.joint.search.block_ranges import (
     under_stage,
 )
 from planner.models.joint.search.goal import Goal, KnownShape, OpenNodes, OpenShape, Ranges, Stopped
+from planner.models.joint.shapes.blocks_by_site import Shape, largest_parts, shapes
 from planner.models.joint.shapes.shape_class import ShapeClass
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
@@ -46,6 +47,7 @@ from planner.models.joint.strategy_tables import (
     known_bound,
     pipelines_in_memory,
     rounds_of,
+    spared,
     strategy_bound,
     table_of,
 )

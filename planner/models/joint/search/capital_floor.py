@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_world import Shape, World, open_sites
+from planner.models.joint.joint_question import World, open_sites
 from planner.models.joint.search.block_ranges import NEVER
 from planner.models.joint.search.goal import Goal
+from planner.models.joint.shapes.blocks_by_site import Shape
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Floats, Ints

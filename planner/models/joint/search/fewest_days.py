@@ -9,13 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_world import EPS, JointPlan, Target, World, open_sites, shapes, spared
+from planner.models.joint.joint_question import World, open_sites
+from planner.models.joint.joint_solution import EPS, JointPlan, Target
 from planner.models.joint.search import first_plans
 from planner.models.joint.search.goal import Goal, Key, KnownShape, OpenShape, Ranges
+from planner.models.joint.shapes.blocks_by_site import shapes
 from planner.models.joint.shapes.fastest_plan import FastestSearch
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints
+from planner.models.joint.strategy_tables import spared
 from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 
@@ -322,3 +325,28 @@ class FastestOfEachKind(FewestDays):
         super().keep(plan)
         if self.incumbent is plan:
             self.kinds[kind] = plan
+
+
+@dataclass(kw_only=True)
+class FewestFreeDays(FewestDays):
+    """The search goal of fewest days on a free network and the most racks that the money may buy.
+
+    The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
+    """
+
+    most_early: ClassVar[int] = 0
+
+    def begin(self) -> None:
+        """Take the fastest column on a free network of a sample of strategies for the rival."""
+        for bound, s in first_plans.sampled(self, first_plans.SAMPLED):
+            self.tick()
+            if bound >= self.rival:
+                return
+            for exact, _ in first_plans.likely(self.world, s, self.rival):
+                self.rival = min(self.rival, exact)
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """End the search at the first column, whose time on a free network no other is below."""
+        if isinstance(what, Column):
+            self.free = t
+        return isinstance(what, Column)

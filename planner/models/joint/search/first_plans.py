@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_world import EPS, JointPlan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.joint_question import World, open_sites
+from planner.models.joint.joint_solution import EPS, JointPlan
 from planner.models.joint.search.block_ranges import NEVER, bounded, in_memory, under_stage
 from planner.models.joint.search.capital_floor import CapitalGoal
 from planner.models.joint.search.goal import Goal, Ranges
+from planner.models.joint.shapes.blocks_by_site import Shape, shapes
 from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
@@ -25,6 +27,7 @@ from planner.models.joint.strategy_tables import (
     columns_of,
     free_seconds,
     pipelines_of,
+    spared,
     strategy_bound,
     table_of,
     under_zero,

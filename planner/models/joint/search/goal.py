@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from planner.models.joint.joint_world import CENTS, JointPlan, Shape, World
+from planner.models.joint.joint_question import World
+from planner.models.joint.joint_solution import CENTS, JointPlan
+from planner.models.joint.shapes.blocks_by_site import Shape
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows

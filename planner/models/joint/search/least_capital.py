@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.joint.joint_world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
+from planner.models.joint.joint_question import World, open_sites
+from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, JointSolution
+from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import CapitalGoal
-from planner.models.joint.search.fewest_days import FewestDays, described
+from planner.models.joint.search.fewest_days import FewestDays, FewestFreeDays, described
 from planner.models.joint.search.first_plans import (
     CLIMBED,
     MANY_SAMPLED,
@@ -28,12 +30,13 @@ from planner.models.joint.search.first_plans import (
     sampled,
 )
 from planner.models.joint.search.goal import Key, KnownShape, OpenShape, Ranges
+from planner.models.joint.shapes.blocks_by_site import shapes
 from planner.models.joint.shapes.cheapest_plan import CheapestSearch
 from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
-from planner.models.joint.strategy_tables import strategy_racks
+from planner.models.joint.strategy_tables import spared, strategy_racks
 from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 
@@ -276,77 +279,37 @@ class LeastCapital(CapitalGoal):
             report(self.progress, line, usd, self.bound or None, choices, (instance, plan, days))
 
 
-Rank = tuple[float, ...]
+def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bool = True) -> JointSolution:
+    """Return the joint plan of a goal of least capital by its limit of time, of equal ones the fastest.
 
-
-@dataclass(kw_only=True)
-class LeastRank(LeastCapital):
-    """The search goal of least rank among plans that tie: within `limit` seconds a sequence and `budget` dollars."""
-
-    seeks_cheap: ClassVar[bool] = False  # a plan that ties is known
-    most_grown: ClassVar[int] = 0
-
-    rank: Callable[[JointPlan], Rank]
-    least_rank: Callable[[Column], tuple[Any, ...]]  # one that no plan of a column is below, or of an array of them
-    best: Rank  # that a plan must be below
-    enough: Rank = ()  # at which the search ends
-    most_shapes: int  # that are priced; the search ends unproven at the next
-    most_nodes: int  # that are opened, likewise
-    priced: int = 0
-    nodes: int = 0
-    chosen: JointPlan | None = None  # of the least rank so far; the incumbent is none, as all that tie are of use
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether another goal may continue the search for the least rank: always."""
-        return True
-
-    @property
-    def has_plan(self) -> bool:
-        """Whether the search for the least rank has found a plan of a lower one."""
-        return self.chosen is not None
-
-    @property
-    def ended(self) -> bool:
-        """Whether the search for the least rank ended unproven, at its limit of shapes or nodes."""
-        return (self.priced >= self.most_shapes or self.nodes >= self.most_nodes) and not self.best <= self.enough
-
-    def reached(self, t: float, c: float, what: Any) -> bool:
-        """End the search for the least rank at one that is good enough, or at its limit of shapes or nodes."""
-        self.nodes += 1
-        return self.best <= self.enough or self.ended
-
-    def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether no plan of a column can have the least rank, which is known before it is timed."""
-        return not self.least_rank(column) < self.best
-
-    def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
-        """Advance a shape's search to a capital bound or to its cheapest plan, while its rank may be lower."""
-        return None if self.refuses(x.known.column, t) else super().price(t, c, x)
-
-    def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield floors of a shape's capital in USD up to its cheapest plan, which is kept if its rank is lower."""
-        self.priced += 1
-        for step in self._search(x, c):
-            if isinstance(step, JointPlan):
-                self.keep(step)
-                return
-            yield t, step
-
-    def keep(self, plan: JointPlan) -> None:
-        """Choose a plan of least rank if it ties and its rank is lower."""
-        if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
-            return
-        rank = self.rank(plan)
-        if rank < self.best:
-            self.chosen, self.best = plan, rank
-            self.world.count("incumbents")
-
-    def most_blocks(self, x: Ranges) -> Ints:
-        """Return the most blocks of each range that tie; none of pipelines that cannot have the least rank."""
-        rows, low = x.of.rows, np.zeros(1, dtype=bool)
-        every: dict[str, Any] = {"p": rows.p[x.at], "v": rows.v[x.at]}
-        ranks = self.least_rank(Column(strategy=x.of.strategy, zero=0, d=1, m=1, **every))
-        for own, best in zip(reversed(ranks), reversed(self.best), strict=True):
-            low = (own < best) | ((own == best) & low)
-        return np.where(low, super().most_blocks(x), 0)
+    `loop`: a search by days that kept all ties, to go on with. Where there is no plan the `days` of every plan are
+    bounded, which takes about as long as the search.
+    """
+    loop = loop or Loop(goal=goal)
+    stopped, world = loop.run(goal), goal.world
+    plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance
+    ended: dict[str, Any] = {"stopped": stopped, "failure": loop.failure}
+    ended["counts"] = dict(sorted(world.counts.items()))
+    if plan is None:
+        proven = stopped == "proved" and math.isinf(unproven)
+        least = math.inf
+        if days and stopped == "proved":
+            fewest = FewestFreeDays(world=world)
+            least = fewest.free if Loop(goal=fewest).run() == "proved" else math.inf
+        return JointSolution(
+            status="infeasible" if proven else "unknown",
+            lower_bound=goal.bound if stopped != "proved" else None,
+            fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
+            **ended,
+        )
+    open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
+    bound = min(plan.capital_usd, unproven, open_usd)
+    proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
+    return JointSolution(
+        status="optimal" if proven else "feasible",
+        usd=plan.capital_usd,
+        lower_bound=bound,
+        days=days_of(instance, plan.seconds),
+        plan=plan,
+        **ended,
+    )

@@ -14,7 +14,7 @@ from operator import le
 from typing import Any
 
 from planner.models.fabric.fabric_templates import Template
-from planner.models.joint.joint_world import EPS, JointPlan
+from planner.models.joint.joint_solution import EPS, JointPlan
 from planner.models.joint.search.capital_floor import MinPrices
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.shape_problem import first

@@ -13,10 +13,10 @@ import numpy as np
 import pyomo.core as pyo
 
 from planner.models import SitesRequest
-from planner.models.joint.joint_world import CENTS, JointPlan
+from planner.models.joint.joint_solution import CENTS, JointPlan
+from planner.models.joint.shapes.site_choice import Sites
 from planner.models.joint.shapes.site_milp import fabric_mw, read_placed, set_values, stated, yearly_energy_musd
 from planner.models.joint.shapes.site_question import PlacedParts, SiteQuestion
-from planner.models.joint.site_choice import Sites
 from planner.models.sites import split_model
 from planner.models.sites.grid_rules import columns
 from planner.models.sites.site_rules import max_sites

@@ -18,7 +18,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.models.fabric.design_table import DesignTable, DominanceTest
 from planner.models.fabric.fabric_templates import Template
-from planner.models.joint.joint_world import CENTS, EPS, JointPlan, Target
+from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, Target
 from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, where
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart

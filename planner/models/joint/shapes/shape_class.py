@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.joint.joint_world import CENTS, EPS, Shape, Target, World, largest_parts
+from planner.models.joint.joint_question import World
+from planner.models.joint.joint_solution import CENTS, EPS, Target
+from planner.models.joint.shapes.blocks_by_site import Shape, largest_parts
 from planner.models.joint.shapes.fastest_plan import FastestSearch, NetworkCandidate, SlowdownLevel
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.shapes.site_prices import Prices

@@ -13,7 +13,9 @@ from planner.instance.instance import ONE_SITE
 from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_world import EPS, JointPlan, Shape, World
+from planner.models.joint.joint_question import World
+from planner.models.joint.joint_solution import EPS, JointPlan
+from planner.models.joint.shapes.blocks_by_site import Shape
 from planner.models.joint.shapes.site_question import PlacedParts, SitesExtent
 from planner.models.joint.stage_split import Column, LayerSplit, Stages
 from planner.models.joint.stops_and_spares import Calendar

@@ -24,7 +24,7 @@ from planner.physics.site.wan import fibre_pairs
 from planner.physics.training.step_prediction import LayoutFibre
 
 if TYPE_CHECKING:
-    from planner.models.joint.site_choice import Sites
+    from planner.models.joint.shapes.site_choice import Sites
 
 CENTS = 0.005
 COARSE_BITS = 5  # behind the first, that a coarse number keeps: 1.6 to 3.1 % of it
