@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import JointProblem, Strategy, problem_of, strategies_of, strategy, ways_to_cut
 from planner.physics.network.fabric_designs import joined_modules
+from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import site_power
 from planner.physics.training.layer_time import LayerTimes, days_of
 from planner.physics.training.operations import LayerShape
@@ -171,6 +173,23 @@ def open_sites(world: World, column: Column) -> range:
     last = min(world.max_open, column.block.blocks(column.d))
     fewest = (k for k in range(first, last + 1) if largest_parts(column, k))
     return range(next(fewest, last + 1), last + 1)
+
+
+def spared(world: World, column: Column) -> list[Column]:
+    """Return a column with each choice of spares, and of lanes where links fail; itself alone without failures."""
+    calendar = world.problem.calendar
+    if calendar is None:
+        return [column]
+    r = calendar.r
+    repaired, targets = any(p.repair_hours for p in r.parts.values()), sorted(set(r.spare_targets))
+    if not repaired:  # of spares the fewest do
+        targets = targets[: 2 if 0.0 in targets else 1]
+    # GPUs that the layout leaves idle, with a fabric to join them, may be spares too.
+    idle = column.block.rails < world.problem.gpus and world.templates is not None
+    wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
+    lanes = lanes_to_choose(world.problem.instance) if r.counts_links else [0]
+    every = product(targets, wires, lanes)
+    return [replace(column, spare_target=t, spares_wired=wired, lanes=n) for t, wired, n in every]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

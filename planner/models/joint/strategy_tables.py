@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import product
 from operator import ge
 from typing import Any
 
@@ -17,7 +16,6 @@ from planner.models.joint.joint_solution import EPS
 from planner.models.joint.stage_split import Column, Stages
 from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProblem, Strategy, StrategyRows
 from planner.models.joint.time_bounds import RowConditions
-from planner.physics.recovery import lanes_to_choose
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
@@ -422,20 +420,3 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
         elif waits:
             cache.slower[column] = cutoff
     return stretch * seconds if seconds < cutoff or not waits else math.inf
-
-
-def spared(world: World, column: Column) -> list[Column]:
-    """Return a column with each choice of spares, and of lanes where links fail; itself alone without failures."""
-    calendar = world.problem.calendar
-    if calendar is None:
-        return [column]
-    r = calendar.r
-    repaired, targets = any(p.repair_hours for p in r.parts.values()), sorted(set(r.spare_targets))
-    if not repaired:  # of spares the fewest do
-        targets = targets[: 2 if 0.0 in targets else 1]
-    # GPUs that the layout leaves idle, with a fabric to join them, may be spares too.
-    idle = column.block.rails < world.problem.gpus and world.templates is not None
-    wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
-    lanes = lanes_to_choose(world.problem.instance) if r.counts_links else [0]
-    every = product(targets, wires, lanes)
-    return [replace(column, spare_target=t, spares_wired=wired, lanes=n) for t, wired, n in every]

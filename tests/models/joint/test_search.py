@@ -29,7 +29,7 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint import time_bounds
 from planner.models.joint.joint_cache import JointCache
-from planner.models.joint.joint_question import Solving, World
+from planner.models.joint.joint_question import Solving, World, spared
 from planner.models.joint.joint_solution import JointSolution, Target, strategy_of
 from planner.models.joint.search import fewest_days, first_plans
 from planner.models.joint.search.block_ranges import bounded, in_memory, under_stage
@@ -49,7 +49,6 @@ from planner.models.joint.strategy_tables import (
     pipelines_of,
     rounds_of,
     rounds_up_to,
-    spared,
     strategy_racks,
     table_of,
     terms_under_zero,

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import open_sites
+from planner.models.joint.joint_question import open_sites, spared
 from planner.models.joint.search.block_ranges import (
     NEVER,
     Columns,
@@ -47,7 +47,6 @@ from planner.models.joint.strategy_tables import (
     known_bound,
     pipelines_in_memory,
     rounds_of,
-    spared,
     strategy_bound,
     table_of,
 )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.models.joint.joint_question import World, open_sites
+from planner.models.joint.joint_question import World, open_sites, spared
 from planner.models.joint.joint_solution import EPS, JointPlan, Target
 from planner.models.joint.search import first_plans
 from planner.models.joint.search.goal import Goal, Key, KnownShape, OpenShape, Ranges
@@ -18,7 +18,6 @@ from planner.models.joint.shapes.fastest_plan import FastestSearch
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints
-from planner.models.joint.strategy_tables import spared
 from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import World, open_sites
+from planner.models.joint.joint_question import World, open_sites, spared
 from planner.models.joint.joint_solution import EPS, JointPlan
 from planner.models.joint.search.block_ranges import NEVER, bounded, in_memory, under_stage
 from planner.models.joint.search.capital_floor import CapitalGoal
@@ -27,7 +27,6 @@ from planner.models.joint.strategy_tables import (
     columns_of,
     free_seconds,
     pipelines_of,
-    spared,
     strategy_bound,
     table_of,
     under_zero,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from planner.models.joint.joint_question import World, open_sites
+from planner.models.joint.joint_question import World, open_sites, spared
 from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.capital_floor import CapitalGoal
@@ -36,7 +36,7 @@ from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
-from planner.models.joint.strategy_tables import spared, strategy_racks
+from planner.models.joint.strategy_tables import strategy_racks
 from planner.physics.training.layer_time import days_of
 from planner.solvers.progress import report
 

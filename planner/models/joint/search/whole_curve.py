@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.joint_question import World, open_sites
+from planner.models.joint.joint_question import World, open_sites, spared
 from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, racks_of
 from planner.models.joint.search.block_ranges import NEVER
 from planner.models.joint.search.branch_and_bound import Loop
@@ -25,14 +25,7 @@ from planner.models.joint.shapes.fastest_plan import fastest
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
-from planner.models.joint.strategy_tables import (
-    StrategyTable,
-    free_seconds,
-    min_seconds,
-    pipelines_in_memory,
-    spared,
-    table_of,
-)
+from planner.models.joint.strategy_tables import StrategyTable, free_seconds, min_seconds, pipelines_in_memory, table_of
 
 HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
 SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
