@@ -1,4 +1,4 @@
-"""The cache of the joint search: what searches of one instance share, each made once, and the key that it is kept by."""
+"""The cache of the joint search: what the searches of one instance share, and the question by which it is kept."""
 
 import math
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class JointCache:
-    """The joint search's cache: strategies, bounds, times on a free network, fabric tables, site answers and plans.
+    """The cache of the joint search: strategies, bounds, times on a free network, fabric tables, site answers, plans.
 
     It serves instances that differ in budget, racks of a cluster, deadline, tokens, objective and name alone; for any
     other it starts anew, but for what that question has in common with the one before.
@@ -78,7 +78,7 @@ class JointCache:
 
 
 def most_paid(instance: Instance) -> tuple[float, float]:
-    """Return the budget in USD and racks that cached tables hold for; none where it does not pay a cluster's racks."""
+    """Return the budget in USD and racks for which the search cache holds tables; 0 if a cluster's racks cost more."""
     money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
     if instance.grid is not None or racks is None:
         return money, math.inf

@@ -1,9 +1,4 @@
-"""The joint question of one column to sites, fabrics and fibre, and its answer: its fastest plan, shape by shape.
-
-A shape is the number of blocks at each site. All-reduces, shards and crossings follow from it, so that time depends on
-the shape, on the slowdowns that fabrics are allowed, and on the fibre; all of them are tried in the order of their
-time, and the first that the money pays is the fastest.
-"""
+"""The joint question that all columns of a search share: problem, sites, fabrics, budget and deadline."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class World:
-    """The context of a joint question that all columns share: problem, sites, fabrics, and the certificate's counts."""
+    """The joint question that all columns of a search share: problem, sites, fabrics, cache, certificate's counts."""
 
     problem: JointProblem
     sites: "Sites | None"
@@ -52,19 +47,19 @@ class World:
 
     @property
     def site_bounds(self) -> SiteBounds | None:
-        """Site bounds on capital that all joint questions share, where there are several sites to choose from."""
+        """Site bounds on capital of a joint question, which its cache keeps; None without sites to choose from."""
         if self.cache.site_bounds is None and self.sites is not None:
             self.cache.site_bounds = SiteBounds(sites=self.sites)
         return self.cache.site_bounds
 
     @property
     def budget(self) -> float:
-        """Most USD that a joint plan may cost."""
+        """Most USD that a plan of the joint question may cost."""
         # Without a budget more than any plan costs, and less than what cannot be had at all.
         return self.problem.instance.limits.budget_usd or 1e30
 
     def with_budget(self, usd: float) -> "World":
-        """Return the world of a joint question with another budget in USD."""
+        """Return the joint question with another budget in USD."""
         instance = self.problem.instance
         return replace(self, problem=replace(self.problem, instance=instance.replaced(limits__budget_usd=usd)))
 
@@ -82,32 +77,30 @@ class World:
 
     @property
     def max_open(self) -> int:
-        """Most sites that may hold blocks of a joint plan."""
+        """Most sites that may hold blocks in a plan of the joint question."""
         return 1 if self.sites is None else self.sites.max_open
 
     def count(self, name: str, number: int = 1) -> None:
-        """Count something for the certificate of a joint plan."""
+        """Count something that a joint question takes, for the certificate of its plan."""
         self.counts[name] = self.counts.get(name, 0) + number
 
     def allows(self, name: str, values: Any) -> Any:
-        """Return whether plans of the joint question may have a value of a layout's choice, or each of an array."""
+        """Return whether a joint question allows its plans a value of a layout's choice, or each of an array."""
         return values != self.cache.without.get(f"layout.{name}")
 
     def zero_stages(self, s: Strategy) -> list[int]:
-        """Return the ZeRO stages of a strategy that plans of the joint question may have."""
+        """Return the ZeRO stages that a joint question allows a strategy."""
         return [zero for zero in s.problem.zero_stages if self.allows("zero_stage", zero)]
 
     def has(self, s: Strategy, p: int, v: int, zero: int) -> bool:
-        """Return whether plans of the joint question may have pipelines of a strategy under a ZeRO stage."""
+        """Return whether a strategy has pipelines under a ZeRO stage that a joint question allows."""
         known = np.any((s.pipelines.p == p) & (s.pipelines.v == v))
         allowed = self.allows("pipeline_parallel", p) and self.allows("virtual_stages", v)
         return bool(known and allowed and zero in self.zero_stages(s))
 
     def strategies(self, count: int | None = None) -> list[Strategy]:
-        """List all strategies (ways to cut a layer) of the joint question, each made once; raise at the deadline.
-
-        `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
-        """
+        """List the strategies (ways to cut a layer) that a joint question allows, each made once, by the deadline."""
+        # `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
         cache, problem = self.cache, self.problem
         if count is None and cache.listed is not None:
             return cache.listed
@@ -142,7 +135,7 @@ class World:
         return found
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any joint plan can have with `rails` GPUs of each cabled."""
+        """Bound the racks that any plan of a joint question can have with `rails` GPUs of each cabled."""
         if rails not in self.most_racks:
             instance, joined = self.problem.instance, self.problem.joined_racks(rails)
             hardware, limit = instance.hardware, instance.limits.facility_power_mw
@@ -176,7 +169,7 @@ def open_sites(world: World, column: Column) -> range:
 
 
 def spared(world: World, column: Column) -> list[Column]:
-    """Return a column with each choice of spares, and of lanes where links fail; itself alone without failures."""
+    """List a column with each choice of spares, and of lanes where links fail, that a joint question leaves it."""
     calendar = world.problem.calendar
     if calendar is None:
         return [column]
@@ -194,7 +187,7 @@ def spared(world: World, column: Column) -> list[Column]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solving:
-    """What the searches of one joint solve share: options, deadline, progress, cache and facts known beforehand."""
+    """What all searches of a joint question share: options, deadline, progress, cache and facts known beforehand."""
 
     options: Options = field(default_factory=Options)
     deadline: Deadline = field(default_factory=Deadline)  # it ends the search, not the time limit of the options
@@ -207,11 +200,11 @@ class Solving:
 
     @property
     def left(self) -> Options:
-        """The options of a joint solve with the time that is left."""
+        """The options of a joint question's searches with the time that is left."""
         return replace(self.options, time_limit=self.deadline.limit)
 
     def world(self, instance: Instance, without: dict[str, Any] | None = None) -> World:
-        """Gather the problem, sites and fabric templates of a joint solve, from the cache where it has them."""
+        """Gather a joint question's problem, sites and fabric templates, from the cache where it has them."""
         cache, seed, threads, without = self.cache, self.options.seed, self.options.threads, without or {}
         cache.serve(instance, without, seed, threads)
         problem = problem_of(instance)

@@ -1,4 +1,4 @@
-"""The plan that answers a joint question, the target that others must beat, and the solution with its proof."""
+"""The solution of a joint question: its plan, the target that other plans must beat, and what is left unproven."""
 
 import math
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ CENTS = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointPlan:
-    """A joint plan of a column: its time, capital, split, conditions, and the fabrics, blocks and replicas by site."""
+    """The plan of a joint solution: a column with time, capital, split, conditions, and fabrics and blocks by site."""
 
     seconds: float  # a sequence, on a clock
     capital_usd: float
@@ -36,12 +36,12 @@ class JointPlan:
 
 
 def racks_of(plan: JointPlan) -> int:
-    """Return the racks that the blocks of a joint plan fill, without spares."""
+    """Return the racks that the blocks of a joint solution's plan fill, without spares."""
     return sum(plan.shape.blocks) * plan.column.block.racks
 
 
 def strategy_of(plan: JointPlan) -> ParallelStrategy:
-    """Return the layout of a joint plan as a parallel strategy in full."""
+    """Return the layout of a joint solution's plan as a parallel strategy in full."""
     c, s, block, split = plan.column, plan.column.strategy, plan.column.block, plan.split
     recomputed = any(split.recomputed)
     return ParallelStrategy.of_shape(
@@ -62,7 +62,7 @@ def strategy_of(plan: JointPlan) -> ParallelStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The best joint plan so far, for others to beat: its seconds a sequence and capital; and the most any may cost."""
+    """The target of joint solutions: seconds a sequence and capital of the best so far, and the most any may cost."""
 
     seconds: float = math.inf
     usd: float = math.inf
@@ -70,25 +70,25 @@ class Target:
 
     @property
     def cutoff(self) -> float:
-        """Seconds a sequence above which no joint plan matters: plans as fast may be cheaper."""
+        """Seconds a sequence above which no joint solution beats the target: plans as fast may be cheaper."""
         return self.seconds * (1 + EPS)
 
     def ties(self, seconds: float) -> bool:
-        """Return whether a joint plan of such seconds a sequence is no faster than the best so far."""
+        """Return whether a joint solution of such seconds a sequence is no faster than its target."""
         return seconds >= self.seconds * (1 - EPS)
 
     def max_usd(self, seconds: float) -> float:
-        """Return the most USD that a joint plan may cost: the budget, or less than the best plan's if as fast."""
+        """Return the most USD that a joint solution may cost: the budget, or less than the target's if no faster."""
         return min(self.budget, self.usd - CENTS) if self.ties(seconds) else self.budget
 
     def improved_by(self, seconds: float, usd: float) -> bool:
-        """Return whether a joint plan is better than the best so far: faster, or as fast and cheaper."""
+        """Return whether a joint solution beats its target: its plan is faster, or as fast and cheaper."""
         return seconds <= self.cutoff and usd <= self.max_usd(seconds) + CENTS / 2
 
 
 @dataclass(slots=True)
 class Unproven:
-    """Lower bounds on seconds a sequence and on capital of the joint plans that a search left without a proof."""
+    """Lower bounds on seconds a sequence and on capital of joint solutions that a search left without a proof."""
 
     seconds: float = math.inf
     usd: float = math.inf
@@ -96,7 +96,7 @@ class Unproven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointSolution:
-    """The joint optimum of an instance: the goal's value with lower bounds over the declared space, and the plan."""
+    """The joint solution of an instance: the goal's value with lower bounds over the declared space, and the plan."""
 
     status: Status
     days: float | None = None

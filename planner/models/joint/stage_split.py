@@ -28,7 +28,7 @@ NO_FIT = 1 << 30  # layers to recompute where not even that makes room
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A strategy with all that a step depends on (stages, replicas, micro-batches) but network and split of layers."""
+    """A column, whose layers stages split: a strategy with its stages, replicas and micro-batches, but no network."""
 
     strategy: Strategy
     zero: int
@@ -111,7 +111,7 @@ class Stages:
 
     @cached_property
     def sharded(self) -> ShardedTimes:
-        """Seconds of one layer and micro-batch of a stage under ZeRO, exposed traffic included."""
+        """Seconds of one layer and micro-batch of a stage in a split under ZeRO, exposed traffic included."""
         per_rack, c = self.column.block.replicas_per_rack, self.conditions
         group = ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
         return step_prediction.sharded_times(self.pipeline, group)
@@ -154,10 +154,8 @@ class Stages:
 
     @cached_property
     def recomputed(self) -> Ints:
-        """Layers that each stage recomputes at each size: the fewest that memory asks for, or those pinned.
-
-        `NO_FIT` where it cannot hold the size. Shape (stages, sizes).
-        """
+        """Layers that each stage recomputes at each size: the fewest that memory asks for, or those pinned."""
+        # `NO_FIT` where it cannot hold the size. Shape (stages, sizes).
         wanted = self.column.strategy.problem.pin("recomputed_layers_per_stage")
         if wanted is None and self.each < 0:
             return self._needed
@@ -169,7 +167,7 @@ class Stages:
         return np.where(fits, pinned, NO_FIT)
 
     def used_bytes(self, stages: Ints, layers: Ints, recomputed: Any) -> Floats:
-        """Compute the bytes of memory on a GPU of some stages, of whose layers some are recomputed."""
+        """Compute the bytes on a GPU of some stages of a split, of whose layers some are recomputed."""
         c, s = self.column, self.column.strategy
         layers_of = {"layers": layers, "recomputed": recomputed, "front": front_layers(s.machine.model) * (stages == 0)}
         how: Any = {"zero_stage": c.zero, "replicas": self.conditions.shards, "order": s.order}
@@ -333,10 +331,8 @@ class Stages:
         return self
 
     def _numbers(self) -> Iterator[Self]:
-        """Yield the stages under each number that a rule of the framework has every chunk recompute; none without one.
-
-        Numbers above one under which memory already holds all sizes that it ever can are left out.
-        """
+        """Yield the stages under each number that a rule of the framework has every chunk recompute, if any."""
+        # Numbers above one under which memory already holds all sizes that it ever can are left out.
         strategy = self.column.strategy
         rule = strategy.problem.rules.recompute
         if not self._has_rule or not len(self.sizes):
@@ -355,7 +351,6 @@ class Stages:
                 return
 
     def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
-        """Return the fastest split under any number of layers that chunks recompute alike, if any."""
         # The largest stage of a split has the mean of the layers at least.
         best, v, layers = None, self.column.v, -(-self.column.strategy.problem.layers // self.column.p)
         for stages in copy(self._alike):
@@ -378,7 +373,7 @@ class Stages:
         return self._with(KEPT, exact=False)._under_rule(self, lambda stages: stages.bounding)
 
     def over(self, conditions: RowConditions, cutoff: float) -> Self:
-        """Return the same stages over some fibre, under a cutoff that is no higher; other conditions are the same."""
+        """Return the same stages of a split over some fibre, under a cutoff that is no higher; all else is the same."""
         if self._has_rule:
             found = self._with(ALONE, conditions=conditions, cutoff=cutoff)
             return found._under_rule(self, lambda stages: stages.over(conditions, cutoff))
@@ -393,7 +388,6 @@ class Stages:
         return found
 
     def _with(self, kept: tuple[str, ...], **changes: Any) -> Self:
-        """Return the stages with some changes; cached figures of a split that do not depend on these are kept."""
         found, known = replace(self, **changes), self.__dict__
         found.__dict__.update({name: known[name] for name in kept if name in known})
         return found
@@ -404,8 +398,7 @@ class Stages:
             return self._best_alike(lambda stages: stages.fastest())
         stages = self
         if self.exact and self.column.v > 1:
-            # Sizes that a bound excludes go first: the order of events, which takes long, is then worked out for few
-            # patterns of unequal chunks.
+            # Sizes that a bound excludes go first: the order of events, which takes long, is worked out for few patterns.
             bound = self.bounding
             if bound.least() is None:
                 return None
@@ -490,12 +483,10 @@ def patterns_of(stages: Stages) -> Patterns:
 
 
 def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> tuple[float, int]:
-    """Return a column's fastest split over `seconds` a step (inf: none as fast), and how many patterns were compared.
-
-    All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
-    sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
-    that may have n layers shifts it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
-    """
+    """Return a column's fastest split over `seconds` a step (inf: none as fast), and how many patterns it compared."""
+    # All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
+    # sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
+    # that may have n layers shifts it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
     limit, problem = seconds * (1 + ROUNDING), column.strategy.problem
     x = patterns_of(Stages(column=column, conditions=conditions, cutoff=limit))
     fine, allowed = x.fits & (x.seconds <= limit), list[Flags]()

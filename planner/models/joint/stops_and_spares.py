@@ -49,11 +49,9 @@ class Calendar:
 
     @cached_property
     def _tables(self) -> tuple[Floats, ...]:
-        """Tabulate the least stretch by stops, by steps of GPUs: of all steps from each on, then by way to go on.
-
-        These are whole restarts, and jobs without a replica of no GPUs: at each step, and over GPUs before each.
-        """
-        # A step's fewest GPUs are stretched least: stops grow at least as fast as the GPUs that share the writing.
+        """Tabulate the least stretch by stops, by steps of GPUs: of all steps from each on, then by way to go on."""
+        # These are whole restarts, and jobs without a replica of no GPUs: at each step, and over GPUs before each. A
+        # step's fewest GPUs are stretched least: stops grow at least as fast as the GPUs that share the writing.
         least = {True: np.full(len(GPUS), np.inf), False: np.full(len(GPUS), np.inf)}
         for way in ways(replace(self.base, gpus=GPUS), spares=True):
             kind = way.recovery == "elastic"
@@ -63,7 +61,6 @@ class Calendar:
         return above, *both, *(np.append(np.inf, np.minimum.accumulate(x / (GPUS * STEP))[:-1]) for x in both)
 
     def _at(self, gpus: Any) -> Any:
-        """Return the row of the table of stretch by stops with the most GPUs that do not exceed a number."""
         found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
         return np.minimum(found, len(GPUS) - 1)
 

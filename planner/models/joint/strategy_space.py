@@ -63,14 +63,14 @@ class JointProblem:
     joined: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)  # by GPUs cabled
 
     def joined_racks(self, wired_gpus: int) -> float:
-        """Bound the racks that one fabric joins in the declared space, by a rack's GPUs that are cabled."""
+        """Bound the racks that one fabric joins for strategies of the joint problem, by a rack's cabled GPUs."""
         if wired_gpus not in self.joined:
             self.joined[wired_gpus] = max_joined_racks(self.instance, wired_gpus)
         return self.joined[wired_gpus]
 
     @property
     def gpus(self) -> int:
-        """GPUs of a rack in the declared space."""
+        """GPUs of a rack over which the joint problem's strategies cut the model."""
         return self.machine.rack.gpus
 
     @property
@@ -85,7 +85,7 @@ class JointProblem:
 
     @property
     def rules(self) -> FrameworkRules:
-        """Rules of the framework for layouts of the declared space."""
+        """Rules of the framework that strategies of the joint problem keep."""
         return self.instance.workload.rules
 
     @property
@@ -99,7 +99,7 @@ class JointProblem:
         return self.rules.recompute != "free" and self.pin("recomputed_layers_per_stage") is None
 
     def expert_group(self, shape: LayerShape) -> int:
-        """Return the GPUs that a rule of the declared space has divide a stage's at all replicas; 1 if none."""
+        """Return the GPUs of which a stage takes a multiple over all replicas, by the joint problem's rule; else 1."""
         return shape.expert_parallel if self.rules.whole_expert_groups else 1
 
     def layers_of(self, stages: int) -> list[int] | None:
@@ -113,7 +113,7 @@ class JointProblem:
         return self.options("zero_stage", sorted(self.machine.software.zero_stages))
 
     def has(self, parallelism: Parallelism) -> bool:
-        """Return whether the framework has a kind of parallelism for the declared space."""
+        """Return whether strategies of the joint problem may have a kind of parallelism, as the framework has."""
         return parallelism in self.machine.software.parallelism
 
     def pin(self, name: str) -> Any:
@@ -269,7 +269,7 @@ class StrategyRows(ArrayTable):
     rails: Ints  # of a block
 
     def blocks(self) -> Ints:
-        """Count the blocks that hold the replicas of each row of a strategy's pipelines."""
+        """Count the blocks that hold the replicas of each pipeline of a strategy in the declared space."""
         return -(-self.d // self.block_replicas)
 
 
@@ -289,7 +289,7 @@ class Strategy:
     under_zero: dict[tuple[int, bool], Pipeline] = field(init=False, repr=False, default_factory=dict)
 
     def pipeline(self, zero_stage: int, *, inside: bool) -> Pipeline:
-        """Return the times of a strategy's pipeline under a ZeRO stage, all stages `inside` a rack or not."""
+        """Return the times of a strategy's pipeline in the declared space under a ZeRO stage, `inside` racks or not."""
         if (zero_stage, inside) not in self.under_zero:
             own = self.within if inside else self.between
             self.under_zero[zero_stage, inside] = replace(own, zero_stage=zero_stage)
@@ -302,12 +302,12 @@ class Strategy:
 
     @property
     def layer(self) -> float:
-        """Seconds of one layer forward and backward under a strategy, without exposed ZeRO traffic."""
+        """Seconds of a layer of the declared space's strategy, forward and backward, without exposed ZeRO traffic."""
         return self.between.times.forward_seconds + self.between.times.backward_seconds
 
     @cached_property
     def least_layers(self) -> int:
-        """Layers that a strategy's bounds count, faster front layers allowed for: at most all layers' time."""
+        """Layers of a strategy of the declared space that bounds count, faster front layers allowed for."""
         return step_prediction.least_layers(self.between)
 
     def block(self, pipeline: int) -> RackBlock | None:
@@ -359,7 +359,7 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
 
 
 def strategies_of(one: Strategy) -> list[Strategy]:
-    """List the strategies of the declared space with one's degrees: by schedule, and with stages sharing a rack."""
+    """List the joint problem's strategies with the degrees of one: by schedule, and with stages sharing a rack."""
     problem, found = one.problem, []
     packings = (False, True) if problem.gpus // one.shape.gpus >= 2 else (False,)
     for order in problem.options("schedule", problem.machine.software.schedules):
@@ -371,10 +371,8 @@ def strategies_of(one: Strategy) -> list[Strategy]:
 def strategy(
     problem: JointProblem, shape: LayerShape, recomputes: str, fronts: dict[LayerShape, LayerTimes] | None = None
 ) -> Strategy:
-    """Return the strategy of degrees whose stages run 1F1B, each in a rack of its own, with its times and bytes.
-
-    `fronts` keeps the times of dense layers at the front (`pipeline_of`).
-    """
+    """Return the strategy of degrees whose stages run 1F1B, each in a rack of its own, with its times and bytes."""
+    # `fronts` keeps the times of dense layers at the front (`pipeline_of`).
     between = step_prediction.pipeline_of(problem.machine, shape, problem.transport_slowdown, fronts)
     m = between.machine
     return Strategy(
@@ -430,7 +428,6 @@ def _stage_counts(problem: JointProblem, parallelism: Parallelism = "pipeline") 
 
 
 def _is_run(problem: JointProblem, t: int, c: int, e: int, *, parallel: bool) -> bool:
-    """Return whether the framework runs a strategy with these degrees, with sequence parallelism or without."""
     rules, sequence = problem.rules, problem.machine.sequence
     wanted = {"free": False, "with experts": problem.machine.model.experts is not None, "always": True}
     if t > 1 and not parallel and wanted[rules.sequence_parallel]:

@@ -1,7 +1,8 @@
-"""Choose between tied plans: those within the tolerance of the goal, then of the least capital.
+"""Choose between tied plans: those within the tolerance of the goal, then of the least capital, then of the least rank.
 
 In this order, each within what those before leave: the goal; least capital; the largest share of all-reduce groups
-whole under one leaf; the simplest layout on one design of fabric at all sites.
+whole under one leaf; the simplest layout on one design of fabric at all sites. A rank says how good a plan is in what
+neither days nor money say.
 """
 
 import math
@@ -33,7 +34,7 @@ Rank = tuple[float, ...]
 
 @dataclass(kw_only=True)
 class LeastRank(LeastCapital):
-    """The search goal of least rank among plans that tie: within `limit` seconds a sequence and `budget` dollars."""
+    """The search goal of least rank among tied plans: within `limit` seconds a sequence and `budget` dollars."""
 
     seeks_cheap: ClassVar[bool] = False  # a plan that ties is known
     most_grown: ClassVar[int] = 0
@@ -50,34 +51,34 @@ class LeastRank(LeastCapital):
 
     @property
     def goes_on(self) -> bool:
-        """Whether another goal may continue the search for the least rank: always."""
+        """Whether another goal may continue the search for the tied plan of least rank: always."""
         return True
 
     @property
     def has_plan(self) -> bool:
-        """Whether the search for the least rank has found a plan of a lower one."""
+        """Whether the search among tied plans has found one of a lower rank."""
         return self.chosen is not None
 
     @property
     def ended(self) -> bool:
-        """Whether the search for the least rank ended unproven, at its limit of shapes or nodes."""
+        """Whether the search for the tied plan of least rank ended unproven, at its limit of shapes or nodes."""
         return (self.priced >= self.most_shapes or self.nodes >= self.most_nodes) and not self.best <= self.enough
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """End the search for the least rank at one that is good enough, or at its limit of shapes or nodes."""
+        """End the search among tied plans at a rank that is good enough, or at its limit of shapes or nodes."""
         self.nodes += 1
         return self.best <= self.enough or self.ended
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether no plan of a column can have the least rank, which is known before it is timed."""
+        """Return whether no tied plan of a column can have the least rank, which is known before it is timed."""
         return not self.least_rank(column) < self.best
 
     def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
-        """Advance a shape's search to a capital bound or to its cheapest plan, while its rank may be lower."""
+        """Advance a shape's search to a capital bound or its cheapest tied plan, while its rank may be lower."""
         return None if self.refuses(x.known.column, t) else super().price(t, c, x)
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield floors of a shape's capital in USD up to its cheapest plan, which is kept if its rank is lower."""
+        """Yield floors of a shape's capital in USD up to its cheapest tied plan, which is kept if its rank is lower."""
         self.priced += 1
         for step in self._search(x, c):
             if isinstance(step, JointPlan):
@@ -86,7 +87,7 @@ class LeastRank(LeastCapital):
             yield t, step
 
     def keep(self, plan: JointPlan) -> None:
-        """Choose a plan of least rank if it ties and its rank is lower."""
+        """Choose a tied plan as that of least rank if its rank is lower."""
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
             return
         rank = self.rank(plan)
@@ -95,7 +96,7 @@ class LeastRank(LeastCapital):
             self.world.count("incumbents")
 
     def most_blocks(self, x: Ranges) -> Ints:
-        """Return the most blocks of each range that tie; none of pipelines that cannot have the least rank."""
+        """Return the most blocks of each range whose plans tie; none of pipelines that cannot have the least rank."""
         rows, low = x.of.rows, np.zeros(1, dtype=bool)
         every: dict[str, Any] = {"p": rows.p[x.at], "v": rows.v[x.at]}
         ranks = self.least_rank(Column(strategy=x.of.strategy, zero=0, d=1, m=1, **every))
@@ -128,11 +129,9 @@ class Ends:
 def ended_by_choice(
     instance: Instance, solution: JointSolution, solving: Solving, *, seek_others: bool = True
 ) -> tuple[JointSolution, dict[str, Any]]:
-    """Return the plan that the ends of the choice leave of nearly as fast ones, and what the objective says of others.
-
-    These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
-    as fast is named. None of them is faster than the fastest.
-    """
+    """Return the plan that the ends between tied plans leave, and what the objective says of others nearly as fast."""
+    # These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is
+    # almost as fast is named. None of them is faster than the fastest.
     progress, cache, gap = solving.progress, solving.cache, solving.options.gap or 0.0
     report(progress, "", solution.days, solution.lower_bound)
     best = solution.plan
@@ -215,7 +214,7 @@ def _choice(
 
 
 def kept_within(instance: Instance, *, seek_others: bool = True) -> float:
-    """Return the share of the fewest days by which plans may be slower that the search keeps for the choice's ends."""
+    """Return the share of the fewest days by which slower plans are kept for the choice between tied ones."""
     goal = instance.objective
     if goal.minimize != "days_to_train" or not _others_asked(instance, seek_others=seek_others):
         return 0.0
@@ -239,12 +238,10 @@ def ends_within(
     progress: Progress = lambda _: None,
     search: Loop | None = None,
 ) -> Ends:
-    """Return the plans that the criteria between ties leave, within a share of the fewest days and least capital.
-
-    `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
-    share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
-    next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
-    """
+    """Return the plans that the criteria between ties leave, within a share of the fewest days and least capital."""
+    # `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
+    # share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
+    # next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
     left = None if search is None or simpler <= share else search.copy()
     limit = best.seconds * (1 + share)
     goal = LeastCapital(world=world, limit=limit, incumbent=best, within=share, progress=progress)
@@ -273,11 +270,9 @@ def ends_within(
 def simplest_within(
     world: World, plan: JointPlan, seconds: float, left: Loop | None = None, *, by_designs: bool = False
 ) -> End:
-    """Return the simplest plan within seconds a sequence, no dearer than a plan: that one where none is simpler.
-
-    It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that. `left`:
-    the nodes of a search that kept all plans within these seconds.
-    """
+    """Return the simplest of plans tied within seconds a sequence and a plan's capital: that one if none is simpler."""
+    # It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that.
+    # `left`: the nodes of a search that kept all plans within these seconds.
     first = 0 if by_designs else 1
     return _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
         plan,
@@ -318,10 +313,8 @@ class _Ties:
         return End(plan=plan, proven=False)
 
     def least(self, plan: JointPlan, local: float = 0.0, **ranked: Any) -> End:
-        """Return the tied plan of least rank, or one at hand if none is below the best, and whether that is proven.
-
-        `local`: the least share of all-reduce groups under one leaf that it may have.
-        """
+        """Return the tied plan of least rank, or one at hand if none is below the best, and whether that is proven."""
+        # `local`: the least share of all-reduce groups under one leaf that it may have.
         world, loop = self.world, self.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
@@ -337,7 +330,7 @@ class _Ties:
 
 
 def local_share(plan: JointPlan) -> float:
-    """Return a plan's share of all-reduce groups whole under one leaf, of the site where it is least."""
+    """Return a tied plan's share of all-reduce groups whole under one leaf, of the site where it is least."""
     block, shares = plan.column.block, []
     for site, t in plan.templates.items():
         leaf, at = np.array([t.design.domain_racks]), (block.rack_stages, plan.blocks_by_site[site], t.stripes)
@@ -346,10 +339,8 @@ def local_share(plan: JointPlan) -> float:
 
 
 def simplicity(plan: JointPlan) -> Rank:
-    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout.
-
-    By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
-    """
+    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout."""
+    # By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
     _, kinds, _, v, p, _ = least_simplicity(plan.column)
     designs = {(t.models[0].name, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
     return (max(1, len(designs)), kinds, len(set(plan.split.layers)) > 1, v, p, sum(plan.split.recomputed))

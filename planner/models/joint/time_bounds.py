@@ -51,10 +51,8 @@ class Terms(ArrayTable):
 
 
 def terms(s: Strategy, zero: int | None, rows: StrategyRows, c: RowConditions) -> Terms:
-    """Bound a step's time from below by terms and rows: the most even stages, all in memory, nothing recomputed.
-
-    `zero` None: under any ZeRO stage, whose own work is left out with waits and all that replicas exchange.
-    """
+    """Bound a step's time from below by terms and rows: the most even stages, all in memory, nothing recomputed."""
+    # `zero` None: under any ZeRO stage, whose own work is left out with waits and all that replicas exchange.
     x, within = (s.pipeline(zero or 0, inside=inside) for inside in (False, True))
     p, v, m, layers, software = rows.p, rows.v, rows.m, s.least_layers, s.machine.software
     group = ReplicaGroup(rows.replicas_per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
@@ -158,7 +156,6 @@ def _memory_of(s: Strategy, zero: int, rows: StrategyRows) -> _Memory:
     head = memory.head_bytes(m, s.shape, s.weights) + memory.gradient_copy_bytes(m, s.shape, s.weights)
 
     def room(recomputed: int) -> Floats:
-        """Compute a stage's bytes left for time bounds after embeddings and the most of work and, if last, head."""
         work = float(memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
         taken = memory.end_copies(m.model, stage, p) * state(0, 1) + np.where(stage == p - 1, max(work, head), work)
         return np.asarray(np.maximum(s.problem.memory_limit - taken, 0.0), dtype=np.float64)
@@ -176,7 +173,6 @@ def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
     v = rows.v[:, None]
 
     def most(room: Floats, kept: float) -> Floats:
-        """Count the most layers for a time bound that fit a stage at `kept` bytes each, chunks nearly alike."""
         each, whole = x.state + x.larger * kept, v * (x.state + x.flying * kept)
         alike = np.floor(room / whole * (1 + EPS))
         left = np.maximum(room * (1 + EPS) - alike * whole, 0.0)

@@ -59,7 +59,7 @@ def in_memory(goal: Goal, x: Ranges) -> Ranges:
 
 @dataclass(slots=True)
 class StageTerms(ArrayTable):
-    """Least step-time terms of pipelines under a ZeRO stage with at most `high` blocks, by their row in the table."""
+    """Least step-time terms of block ranges under a ZeRO stage, with at most `high` blocks, by row in the table."""
 
     # Several goals ask for them one after another. NaN: not known yet.
 
@@ -159,7 +159,7 @@ def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
 
 
 def in_order(goal: Goal, x: Columns) -> list[Columns]:
-    """Return the listed columns that are left in the groups of the goal, with floors of capital as it counts it."""
+    """Return the columns listed from block ranges that are left, in the groups of the goal, with floors of capital."""
     table, seconds = x.table.part(slice(x.place, None)), x.seconds[x.place :]
     blocks = table.blocks()
     usd = np.maximum(x.usd[x.place :], goal.usd(blocks * table.racks, table.rails))

@@ -1,17 +1,9 @@
 """The joint search: best-first branch and bound over columns, whatever its goal.
 
-A node is a set of plans with floors of seconds a sequence and of capital:
-
-    strategy    a way to cut a layer: its pipelines, with any numbers of blocks of racks
-    ranges      many pipelines of it, of each a range of blocks, under a ZeRO stage or any
-    columns     counts of replicas and micro-batches of such pipelines, in the order of the goal
-    column      one of them, with its best split of layers on a network that slows nothing
-    shapes      the ways to share its blocks out over a number of sites, the largest part within a range
-    shape       one of these, which the goal prices with sites, fabrics and fibre
-
-The goal puts nodes in order and says which may hold a useful plan. No floor of a node is below that of the node that
-it comes from, and each plan of a node is in one of those that it is opened to: so when no open node may hold a useful
-plan, none is left. Nothing is left out that a floor does not exclude.
+A node is a set of plans with floors of seconds a sequence and of capital: a strategy, ranges of blocks of its
+pipelines, columns listed from them, one column, its shapes over a number of sites, or one shape. The goal puts nodes in
+order and says which may hold a useful plan. No floor of a node is below that of the node that it comes from, and each
+plan of a node is in one of those that it is opened to: when no open node may hold a useful plan, none is left.
 """
 
 import heapq
@@ -25,15 +17,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.joint_question import open_sites, spared
-from planner.models.joint.search.block_ranges import (
-    NEVER,
-    Columns,
-    bounded,
-    in_memory,
-    in_order,
-    listed,
-    under_stage,
-)
+from planner.models.joint.search.block_ranges import NEVER, Columns, bounded, in_memory, in_order, listed, under_stage
 from planner.models.joint.search.goal import Goal, KnownShape, OpenNodes, OpenShape, Ranges, Stopped
 from planner.models.joint.shapes.blocks_by_site import Shape, largest_parts, shapes
 from planner.models.joint.shapes.shape_class import ShapeClass
@@ -92,10 +76,8 @@ class Loop(OpenNodes):
         return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
     def run(self, goal: Goal | None = None) -> Stopped:
-        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which.
-
-        Another goal goes on with the nodes and shapes left before, which hold all of its plans.
-        """
+        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which."""
+        # Another goal goes on with the nodes and shapes left before, which hold all of its plans.
         if goal is None or goal is self.goal:
             return self._searched(self._begin)
         # Nodes are opened at the capital that this goal counts. The shapes are priced anew.
@@ -283,8 +265,7 @@ class Loop(OpenNodes):
                 return
         rest, in_reach = replace(x, place=x.place + 1), True
         if not x.in_rounds and goal.world.sites is not None and goal.world.problem.calendar is None:
-            # With the fibre between as many sites as hold it. Where failures count their stretch of a longer step is
-            # not known from its floor.
+            # With the fibre between as many sites as hold it. The stretch of a longer step by failures is not known.
             world = goal.shapes_world
             some = (ShapeClass.of(world, column, sites) for sites in open_sites(world, column))
             in_reach = any(goal.opens(x.seconds_over_fibre(t), c) for x in some)
@@ -306,7 +287,6 @@ class Loop(OpenNodes):
         self._push_columns(rest)
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
-        """Open a column node: push nodes of its shapes for each choice of spares and each number of sites."""
         if self.goal.refuses(column, t):
             return
         self.goal.opened(t, c, column)

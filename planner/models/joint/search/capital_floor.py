@@ -68,7 +68,7 @@ RACKS_ALONE = MinPrices(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=
 
 
 def floor_of(world: World) -> MinPrices:
-    """Read the least prices of a capital floor from a world's sites and fabrics."""
+    """Read the least prices of a capital floor from a joint question's sites and fabrics."""
     network = world.problem.instance.network
     each = min_fabric(network).usd
     sites = world.sites
@@ -105,7 +105,7 @@ class CapitalFloor(MinPrices):
 
     @classmethod
     def of(cls, world: World) -> "CapitalFloor":
-        """Return the capital floor of a world's campuses, or of the racks in use of its cluster."""
+        """Return the capital floor of a joint question's campuses, or of the racks in use of its cluster."""
         prices = vars(floor_of(world))
         if world.sites is None:
             prices |= {"fixed_usd": 0.0, "module_usd": world.problem.instance.hardware.rack.price_usd}
@@ -155,7 +155,7 @@ class CapitalGoal(Goal):
 
     @abstractmethod
     def capped(self, usd: float, racks: int) -> World:
-        """Return the world with a capital for a plan of some racks as budget, at most that of a useful plan."""
+        """Return the question with a budget for a plan of some racks, at most that of use to the search goal."""
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital in USD of a number of racks at any sites."""
@@ -185,11 +185,9 @@ class CapitalGoal(Goal):
         return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
 
     def fabric_usd(self, q: ShapeProblem, blocks: int) -> float:
-        """Return the least price in USD of a fabric that joins some blocks at one site, whatever its slowdowns.
-
-        It is infinite where the capital of a useful plan does not pay any.
-        """
-        # A MW of it is paid at the site like one of racks.
+        """Return the least price in USD of a fabric that joins some blocks at one site, whatever its slowdowns."""
+        # It is infinite where the capital of a useful plan does not pay any. A MW of it is paid at the site like one of
+        # racks.
         key, sites = (q.traffic, blocks), q.world.sites
         if key not in self.fabrics_usd:
             each = 0.0 if sites is None else sites.fabric_usd_per_mw

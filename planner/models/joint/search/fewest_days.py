@@ -91,7 +91,7 @@ class FewestDays(Goal):
 
     @property
     def too_late(self) -> bool:
-        """Whether the bound on days is beyond the instance's deadline, which no plan then meets."""
+        """Whether the bound of the fewest-days search is beyond the instance's deadline, which no plan then meets."""
         return self.bound > self.world.latest * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
@@ -208,7 +208,7 @@ class FewestDays(Goal):
         return True
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield floors of a shape's seconds by its fastest networks, each put to the sites once it is due."""
+        """Yield floors of a shape's seconds to the fewest-days search by its fastest networks, each asked when due."""
         q = ShapeProblem(world=self.world, column=x.column, shape=x.shape)
         search, known = FastestSearch(shape_problem=q, cutoff=self.most_seconds), (q.traffic, q.shape.blocks)
         while (candidate := search.next(self.target)) is not None:
@@ -268,13 +268,13 @@ Kind = tuple[int, int, int, int]  # tensor, context, expert and pipeline paralle
 
 
 def kind_of(c: Column) -> Kind:
-    """Return the kind of layout of a column, of each of which the fastest plan is sought: TP, CP, EP and PP."""
+    """Return a column's kind of layout, of each of which the fewest days are searched: TP, CP, EP and PP."""
     return (*c.strategy.shape.degrees, c.p)
 
 
 @dataclass(kw_only=True)
 class FastestOfEachKind(FewestDays):
-    """The search goal of the fastest plan of each kind of layout, none slower than the rival; nodes by seconds."""
+    """The search goal of the fewest days of each kind of layout, none slower than the rival; nodes by seconds."""
 
     most_early: ClassVar[int] = 0
     most_descents: ClassVar[int] = 0
@@ -285,17 +285,17 @@ class FastestOfEachKind(FewestDays):
 
     @property
     def has_plan(self) -> bool:
-        """Whether any kind of layout has a plan yet; the incumbent is that of the kind looked at last, often none."""
+        """Whether the fewest-days search has a plan of any kind of layout; the incumbent is that of the last kind."""
         return bool(self.kinds)
 
     @property
     def most_seconds(self) -> float:
-        """Seconds a sequence of the rival, from which no kind's fastest plan matters."""
+        """Seconds a sequence of the rival, from which no kind's plan of fewest days matters."""
         return self.rival * (1 + EPS)
 
     @property
     def ended(self) -> bool:
-        """Whether the search for the fastest plan of each kind ended before its proof."""
+        """Whether the search for the fewest days of each kind of layout ended before its proof."""
         return self.priced >= self.most_shapes
 
     def begin(self) -> None:
@@ -306,19 +306,19 @@ class FastestOfEachKind(FewestDays):
         return self.ended
 
     def refuses(self, column: Column, seconds: float) -> bool:
-        """Return whether the kind of layout of a column already has a plan as fast."""
+        """Return whether the search for the fewest days already has a plan as fast of a column's kind of layout."""
         self.incumbent = self.kinds.get(kind_of(column))
         return self.incumbent is not None and self.incumbent.seconds <= seconds * (1 + EPS)
 
     def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
-        """Advance the search of a shape by a step, under the time of the fastest plan of its kind."""
+        """Advance the fewest-days search of a shape by a step, under the time of its kind's fastest plan."""
         if self.refuses(x.known.column, t):
             return None
         self.priced += x.steps is None
         return super().price(t, c, x)
 
     def keep(self, plan: JointPlan) -> None:
-        """Keep a plan as that of its kind of layout if it is faster, or as fast and cheaper."""
+        """Keep a plan as that of fewest days of its kind of layout if it is faster, or as fast and cheaper."""
         kind = kind_of(plan.column)
         self.incumbent = self.kinds.get(kind)
         super().keep(plan)
@@ -328,15 +328,14 @@ class FastestOfEachKind(FewestDays):
 
 @dataclass(kw_only=True)
 class FewestFreeDays(FewestDays):
-    """The search goal of fewest days on a free network and the most racks that the money may buy.
+    """The search goal of fewest days on a free network and the most racks that the money may buy."""
 
-    The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
-    """
+    # The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
 
     most_early: ClassVar[int] = 0
 
     def begin(self) -> None:
-        """Take the fastest column on a free network of a sample of strategies for the rival."""
+        """Seek the fewest days on a free network of a sample of strategies, as the rival that others must beat."""
         for bound, s in first_plans.sampled(self, first_plans.SAMPLED):
             self.tick()
             if bound >= self.rival:
@@ -345,7 +344,7 @@ class FewestFreeDays(FewestDays):
                 self.rival = min(self.rival, exact)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """End the search at the first column, whose time on a free network no other is below."""
+        """End the search for the fewest days on a free network at the first column: no other takes less."""
         if isinstance(what, Column):
             self.free = t
         return isinstance(what, Column)

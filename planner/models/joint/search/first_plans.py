@@ -242,7 +242,6 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     most = 1 if pinned else DESIGNED_BLOCKS if few else FEWER_BLOCKS
 
     def priced_with(replicas: int) -> bool | None:
-        """Return whether a plan with other replicas and its best micro-batches is paid; None if over the cutoff."""
         cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
         fewer, seconds = _filled(goal.world, column, replicas, cutoff)
         return price_column(goal, fewer) if seconds < cutoff else None

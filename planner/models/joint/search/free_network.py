@@ -1,7 +1,4 @@
-"""The fastest layout on given racks, and the fewest racks, on a free network.
-
-It slows sends and all-reduces by its transport alone. There are no grid, fabric or prices.
-"""
+"""Searches on a free network, without grid, fabric or prices: the fastest layout on given racks, the fewest racks."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +20,7 @@ from planner.solvers.signals import Deadline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
-    """The fastest layout on a free network and given racks: seconds a sequence with a lower bound; infinite if none."""
+    """What a search for the fastest layout on a free network finds: seconds a sequence, infinite if none; a bound."""
 
     seconds: float
     bound: float
@@ -37,7 +34,7 @@ class Fastest:
 
 
 def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fastest:
-    """Return the fastest layout of a joint problem on the racks of its cluster and a free network."""
+    """Search the fastest layout of a joint problem on a free network and the racks of its cluster."""
     goal = FewestDays(world=World(problem=problem, sites=None, templates=None, deadline=Deadline(time_limit)))
     proved = Loop(goal=goal).run() == "proved"
     seconds = math.inf if goal.incumbent is None else goal.incumbent.seconds
@@ -53,7 +50,7 @@ def problem_on(instance: Instance, racks: int) -> JointProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewestRacks:
-    """The fewest racks with a layout within given days on a free network, and the most that are proven too few."""
+    """What a search for the fewest racks in time on a free network finds, with the most that are proven too few."""
 
     status: Status
     racks: int | None
@@ -65,10 +62,8 @@ class FewestRacks:
 def fewest_racks(
     instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None
 ) -> FewestRacks:
-    """Return the fewest racks that train within days on a free network, without a budget, and their fastest layout.
-
-    `tolerance`: relative distance from the racks proven too few at which the search may end.
-    """
+    """Search the fewest racks that train within days on a free network, without a budget, and their fastest layout."""
+    # `tolerance`: relative distance from the racks proven too few at which the search may end.
     deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
     # No column has as many racks.
     world = World(problem=problem_on(instance, 10**9), sites=None, templates=None, deadline=deadline)

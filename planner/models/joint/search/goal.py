@@ -42,29 +42,29 @@ class Ranges:
     done: Floats  # seconds under which their columns were opened before
 
     def part(self, which: Any) -> "Ranges":
-        """Return a selection of a search node's ranges of blocks."""
+        """Return a selection of the ranges of blocks of a goal's search node."""
         return Ranges(self.of, self.zero, self.times, *[getattr(self, name)[which] for name in self.__slots__[3:]])
 
     def where(self, which: Flags) -> "Ranges":
-        """Return the ranges of blocks that a mask selects; the same object where it selects all."""
+        """Return the ranges of a goal's search node that a mask selects; the same object where it selects all."""
         return self if which.all() else self.part(np.flatnonzero(which))
 
     @property
     def rows(self) -> StrategyRows:
-        """The pipelines of these ranges of blocks, with as many replicas as `high` blocks hold."""
+        """The pipelines of a goal's search node of ranges, with as many replicas as `high` blocks hold."""
         rows = self.of.rows.part(self.at)
         return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
 
 
 def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
-    """Return ranges of blocks of some pipelines, under any ZeRO stage, without floors of a goal yet."""
+    """Return a search node of ranges of blocks of pipelines, under any ZeRO stage, without a goal's floors yet."""
     none, known, each = np.zeros(len(at)), np.ones(len(at), dtype=bool), of.each_within(at, high)
     return Ranges(of, None, 0, at, low, high, none, none, each, of.once[at], none, known, none)
 
 
 @dataclass(slots=True)
 class KnownShape:
-    """A shape that a search opened, with its floors of seconds a sequence and of capital, which pricing it raises."""
+    """A shape that a goal's search opened, with floors of seconds a sequence and of capital, which pricing raises."""
 
     seconds: float
     usd: float
@@ -161,7 +161,7 @@ class Goal(ABC):
         return False
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
-        """Yield the ranges of blocks from which the goal's search of a strategy's pipelines begins."""
+        """Yield the first search nodes of a goal for a strategy: the ranges of blocks of its pipelines."""
         at = np.flatnonzero(allowed(self.world, of.rows))
         most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows))[at]
         yield all_ranges(of, np.zeros_like(most), most, at)
@@ -226,11 +226,11 @@ class Goal(ABC):
 
     @property
     def shapes_world(self) -> World:
-        """The world whose budget the goal's search may spend on a shape."""
+        """The joint question with the budget that the goal's search may spend on a shape."""
         return self.world
 
     def useful_shapes(self, column: Column, every: Iterable[Shape], c: float) -> Iterator[tuple[ShapeProblem, float]]:
-        """Yield shapes that may be useful and paid to the goal, most even first, with seconds for those behind."""
+        """Yield shapes that may be useful to the goal and paid, most even first, with seconds for those behind."""
         # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
         # unless these need fewer spare racks.
         for shape in every:

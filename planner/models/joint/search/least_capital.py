@@ -1,7 +1,7 @@
-"""The search goals of least capital by a deadline, the fastest of equally cheap plans, and of least rank among ties.
+"""The search goal of least capital by a deadline, the fastest of equally cheap plans.
 
 The capital of a node is that of the fewest racks that meet the deadline on a network which slows nothing, with the
-least fabric, until its shapes are priced. A rank says how good a plan is in what neither days nor money say.
+least fabric, until its shapes are priced.
 """
 
 import itertools
@@ -128,7 +128,7 @@ class LeastCapital(CapitalGoal):
         return self.has_plan
 
     def all_open(self) -> None:
-        """Seek plans of less capital than the first: the fastest for less money, while they meet the deadline."""
+        """Seek plans of less capital than the search's first: the fastest for less money, by the deadline."""
         # The cheapest columns by their floors miss it, or are far from the cheapest plan. A proof is as soon at those
         # of few strategies.
         refused = self.known_floor
@@ -211,12 +211,12 @@ class LeastCapital(CapitalGoal):
         return np.minimum(found, super().most_blocks(x))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
-        """Return, by range, the most blocks within the next slice of capital, and the cutoffs in seconds."""
+        """Return, by range, the most blocks in the next slice of the least-capital search, and cutoffs in seconds."""
         most = self.floor.max_blocks(self._top(key), x.of.rows.racks[x.at], x.of.rows.rails[x.at])
         return np.minimum(x.high, np.maximum(most, x.low + 1)), np.full(len(x.at), self.cutoff(x.usd))
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
-        """Return which ranges of blocks are within the next slice of capital."""
+        """Return which ranges of blocks are within the next slice of the least-capital search."""
         return np.asarray(keys <= self._top(float(keys.min()))) if x.zero is not None else keys < np.inf
 
     def _top(self, usd: float) -> float:
@@ -224,17 +224,17 @@ class LeastCapital(CapitalGoal):
 
     @property
     def shapes_world(self) -> World:
-        """The world with the most capital of a useful plan as its budget, where plans differ in capital."""
+        """The question with the most capital useful to the least-capital search as budget, where plans differ."""
         return self.capped(math.inf, 0)
 
     def capped(self, usd: float, racks: int) -> World:
-        """Return the world with a capital as budget, at most that of a useful plan, where plans differ in capital."""
+        """Return the question with a budget, at most that useful to the least-capital search, if plans differ."""
         usd, world = min(usd, self._most_usd), self.world
         alike = world.sites is None and world.templates is None
         return world if alike or not math.isfinite(usd) else world.with_budget(usd)
 
     def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
-        """Advance a shape's search by capital to a bound or plan; one as dear as the cheapest to its fastest."""
+        """Advance the least-capital search of a shape to a bound or plan; one as dear as the best to its fastest."""
         best = self.incumbent
         if best is None or c < best.capital_usd - CENTS:
             return super().price(t, c, x)
@@ -245,7 +245,7 @@ class LeastCapital(CapitalGoal):
         return None
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield floors of a shape's capital in USD, behind its plans that of the last, as cheap ones may be faster."""
+        """Yield floors of a shape's USD to the least-capital search, behind its plans the last plan's."""
         usd = math.inf  # of the plan that was found last; later bounds are of the others alone
         for step in self._search(x, c):
             if isinstance(step, JointPlan):
@@ -280,11 +280,9 @@ class LeastCapital(CapitalGoal):
 
 
 def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bool = True) -> JointSolution:
-    """Return the joint plan of a goal of least capital by its limit of time, of equal ones the fastest.
-
-    `loop`: a search by days that kept all ties, to go on with. Where there is no plan the `days` of every plan are
-    bounded, which takes about as long as the search.
-    """
+    """Return the joint plan of a goal of least capital by its limit of time, of equal ones the fastest."""
+    # `loop`: a search by days that kept all ties, to go on with. Where there is no plan the `days` of every plan are
+    # bounded, which takes about as long as the search.
     loop = loop or Loop(goal=goal)
     stopped, world = loop.run(goal), goal.world
     plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance

@@ -1,10 +1,8 @@
-"""The search for the least cost of ownership: least capital at the prices of ever other lengths of the run.
+"""The search for the least cost of ownership: of buying a plan and running it until the model is trained.
 
-The cost of ownership is that of buying a plan and running it until the model is trained. How long a plan runs is known
-only when it is found, and at prices that hold Y years of upkeep and energy the least capital is the least cost of Y
-years only. So the times are cut into spans. A plan of a span costs no less than at the prices of its shortest run, of
-which the search by capital finds the least: a bound for the whole span. Where that plan takes longer, the span is cut
-there; where it takes as long as that run, the bound is its cost, and the span is done.
+At prices that hold Y years of upkeep and energy the least capital is the least cost of Y years only. So times are cut
+into spans. A plan of a span costs no less than the least capital at the prices of its shortest run. Where that plan
+takes longer, the span is cut there; where it takes as long as that run, the bound is its cost, and the span is done.
 """
 
 import heapq
@@ -26,7 +24,7 @@ from planner.solvers.progress import report
 
 
 class Span(NamedTuple):
-    """A span of run lengths: plans of `start` to `end` seconds a sequence, with a lower bound `usd` on their cost."""
+    """A span of run lengths in the search for least cost of ownership: `start` to `end` seconds, `usd` at least."""
 
     usd: float
     order: int  # of equal ones the last is taken first, which soonest ends at a plan
@@ -56,12 +54,12 @@ class RunSearch:
         return years_of(days_of(self.instance, seconds)) if given is None else given
 
     def push(self, usd: float, start: float, end: float) -> None:
-        """Open a span of run lengths that may hold a plan of less cost of ownership."""
+        """Open a span of run lengths to the search, which may hold a plan of less cost of ownership."""
         if start <= end and usd < self.usd - CENTS:
             heapq.heappush(self.heap, Span(usd, -next(self.order), start, end))
 
     def run(self) -> JointSolution:
-        """Take spans of run lengths by their bounds on cost until none could hold a cheaper plan; return the best."""
+        """Search spans of run lengths by their bounds on the cost of ownership until none could hold a cheaper plan."""
         stopped: Stopped = "proved"
         while self.heap and max(self.heap[0].usd, self.solving.floor) < self.usd - CENTS:
             span = heapq.heappop(self.heap)
@@ -114,7 +112,7 @@ class RunSearch:
 
     @property
     def bound(self) -> float:
-        """Lower bound on the cost of ownership of any plan, in USD."""
+        """Lower bound of the search in USD: no plan has less cost of ownership."""
         return max(self.solving.floor, min([self.usd, self.given_up, *(span.usd for span in self.heap)]))
 
     def _least(self, span: Span) -> JointSolution:
@@ -133,11 +131,9 @@ class RunSearch:
 
 
 def least_run_cost(instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None) -> JointSolution:
-    """Return the joint plan of least total cost of ownership by the deadline of an instance, its cost as `usd`.
-
-    The budget is ignored: where the least cost is above it, no plan is within it. `without`: values of choices, by
-    the paths of their pins, that no plan may have.
-    """
+    """Search the joint plan of least total cost of ownership by the deadline of an instance, its cost as `usd`."""
+    # The budget is ignored: where the least cost is above it, no plan is within it. `without`: values of choices, by
+    # the paths of their pins, that no plan may have.
     search, days = RunSearch(instance=instance, solving=solving, without=without or {}), instance.limits.deadline_days
     search.push(0.0, 0.0, math.inf if days is None else days / days_of(instance, 1.0))
     return search.run()

@@ -142,7 +142,7 @@ class WholeCurve(CapitalGoal):
 
     @cached_property
     def fitting(self) -> dict[Strategy, Ints]:
-        """Pipelines of every strategy that may hold the model, by row in its table, for the curve's search."""
+        """Pipelines of the curve's search: of every strategy those that may hold the model, by row in its table."""
         found = {}
         for s in self.world.strategies():
             self.world.deadline.check()
@@ -252,7 +252,7 @@ class WholeCurve(CapitalGoal):
                     return
 
     def capped(self, usd: float, racks: int) -> World:
-        """Return the world with a capital for a plan of some racks as budget, at most that of the curve's box."""
+        """Return the question with a budget for a plan of some racks, at most the capital of the curve's box."""
         usd = min(usd, self.front.most_usd)
         if math.isinf(usd):
             return self.world
@@ -268,7 +268,7 @@ class WholeCurve(CapitalGoal):
         self.front.add(plan.seconds, usd, plan)
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield a higher floor of a shape's capital in USD, by its fabrics; then keep plans in every box left open."""
+        """Yield a higher floor of a shape's USD to the curve's search, by its fabrics; keep plans in open boxes."""
         q = ShapeProblem(world=self.world, column=x.column, shape=x.shape)
         fabrics = 0.0 if self.world.templates is None else sum(self.fabric_usd(q, g) for g in q.shape.blocks)
         c = max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks]) + fabrics)

@@ -1,8 +1,4 @@
-"""The shapes of a column: its blocks by site, and how they may be divided over a number of sites.
-
-All-reduces, shards and crossings follow from the shape, so that a plan's time depends on it, on the slowdowns of its
-fabrics, and on its fibre.
-"""
+"""The shapes of a column: its blocks by site, from which all-reduces, shards and crossings follow."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,18 +17,16 @@ class Shape:
 
 
 def largest_parts(column: Column, sites: int) -> range:
-    """Return how many of a column's blocks the largest of some sites may have in a joint plan: a fabric joins them."""
+    """Return how many of a column's blocks the largest site of a shape may have: a fabric joins them."""
     block, total = column.block, column.block.blocks(column.d)
     joined = column.strategy.problem.joined_racks(block.rails) / block.racks
     return range(-(-total // sites), int(min(total - sites + 1, joined)) + 1)
 
 
 def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator[Shape]:
-    """Yield every shape of a column's joint plans: blocks divided over `sites` sites, up to an exchange of sites.
-
-    Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only those
-    whose largest part is within it.
-    """
+    """Yield every shape of a column, its blocks by site: divided over `sites` sites, up to an exchange of sites."""
+    # Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only
+    # those whose largest part is within it.
     s, block, total = column.strategy, column.block, column.block.blocks(column.d)
     missing = total * block.replicas - column.d
     pinned = Counter(n for n in pinned_blocks(s.problem.instance).values() if n)

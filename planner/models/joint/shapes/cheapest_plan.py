@@ -81,13 +81,11 @@ class CheapestSearch(FastestSearch):
         return False
 
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
-        """Return the fewest wavelengths, over `above`, with which slowdowns meet a cheapest plan's cutoff."""
         waves = self._wavelengths[self._wavelengths > above]
         at = first(len(waves), lambda i: self._in_time(level, int(waves[i]), rtt))
         return None if at is None else int(waves[at])
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
-        """Return whether slowdowns and fibre meet the cutoff of a cheapest plan, by known times or by timing."""
         point = level.send, level.allreduce, -waves, rtt
         if any(all(map(le, point, x)) for x in self.timed_points[True]):
             return True
@@ -98,7 +96,6 @@ class CheapestSearch(FastestSearch):
         return found
 
     def _expand(self, c: SlowdownChoice) -> list[tuple[float, SlowdownChoice | JointPlan]]:
-        """Return the successors of a slowdown choice, plans and further choices, with their capital bounds."""
         if not c.sharp:
             fewest = self.waves_by_best_split(c.level, c.waves)
             return [] if fewest is None else self._reached(replace(c, waves=fewest, sharp=True))
@@ -144,7 +141,6 @@ class CheapestSearch(FastestSearch):
         return None if waves is None else replace(c, waves=waves, priced=False)
 
     def _longest(self, c: SlowdownChoice) -> int:
-        """Return the index of the longest round trip at which a cheapest plan's slowdowns meet the cutoff."""
         return bisect_left(self._rtts, True, lo=1, key=lambda rtt: not self._in_time(c.level, c.waves, rtt)) - 1
 
     def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:
@@ -177,11 +173,9 @@ class CheapestSearch(FastestSearch):
         """Record nothing: for the cheapest plan any amount pays, so a refusal means no sites hold the parts."""
 
     def _base(self, waves: int, rtt: float, *, built: bool = True) -> float:
-        """Bound a cheapest plan's capital without fabrics, but with the sites' price of the least power they draw.
-
-        It is that at `waves` wavelengths and round trips up to `rtt` ms; `built`: of fabrics that may be built, which
-        draw no less than their links and leaf ports.
-        """
+        """Bound a cheapest plan's capital without fabrics, but with the sites' price of the least power they draw."""
+        # It is that at `waves` wavelengths and round trips up to `rtt` ms; `built`: of fabrics that may be built, which
+        # draw no less than their links and leaf ports.
         q = self.shape_problem
         alone = self.floor_usd.usd_over([q.traffic.racks(g) for g in q.shape.blocks])
         if self._prices is None:

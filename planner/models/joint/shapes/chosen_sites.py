@@ -73,10 +73,8 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
 def sites_plan(
     m: Any, data: SplitData, fabric_mw: Mapping[str, float], *, lit: Mapping[Pair, int], certificate: Certificate
 ) -> SitesPlan:
-    """Return the sites section of a plan from a site MILP that is set to its solution.
-
-    `fabric_mw` is the power of the fabric in MW by site, 0 where missing; `lit` are the wavelengths of each link.
-    """
+    """Return the sites section of a plan from a site MILP that is set to its solution."""
+    # `fabric_mw` is the power of the fabric in MW by site, 0 where missing; `lit` are the wavelengths of each link.
     modules, circuits, steps = (
         {name: n for name, var in sorted(counts.items()) if (n := round(var.value))}
         for counts in (m.modules, m.circuits, m.steps)
@@ -169,7 +167,7 @@ def _scenario(
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:
-    """Return the certificate of sites chosen at run prices as one on the total cost `usd` of a run, in dollars."""
+    """Return the certificate of sites chosen at run prices as one on the total cost `usd` of its run."""
     # `alike_usd`, which all plans cost alike, is added to its bound. The search asked for the sites at the prices of a
     # run that is no longer, so that its bound holds.
     bound = None if made.bound is None else min(made.bound + alike_usd, usd)
@@ -214,7 +212,7 @@ def _solve(m: Any, seed: int) -> None:
 
 
 def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
-    """Return the mark of the bound on a plan's sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds` seconds."""
+    """Return the mark of the bound on a plan's chosen sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds`."""
     # The claim of HiGHS is on the capital without WAN gateways, which are chosen after the sites.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
 
@@ -231,7 +229,7 @@ def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
 
 
 def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
-    """Return a plan moved to the sites of least yearly energy that hold its parts as near for its capital."""
+    """Move a plan to chosen sites of least yearly energy that hold the parts of its shape as near for its capital."""
     # The proof of its capital stays as it is. A plan whose fibre is designed stays where it is: each other set of sites
     # would need a design of its own.
     old = plan.placed

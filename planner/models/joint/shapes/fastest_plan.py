@@ -33,7 +33,7 @@ MUCH_DEARER = 1.1  # fabrics with a gateway than without, which are not tried
 
 @dataclass(frozen=True, slots=True)
 class SlowdownLevel:
-    """Slowdowns that a plan's fabrics keep in all parts of its shape, and the least USD that such fabrics cost."""
+    """Slowdowns for a shape's fastest plan, which the fabrics of all its parts keep, and the least USD of these."""
 
     send: float
     allreduce: float
@@ -43,7 +43,7 @@ class SlowdownLevel:
 def with_gateways(
     q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, without_gateways: dict[str, Template]
 ) -> tuple[PlacedParts, dict[str, Template]] | None:
-    """Return a shape's cheapest fabrics with WAN gateways that keep the slowdowns, with capital, if any."""
+    """Return fabrics with WAN gateways that keep the slowdowns of a shape's fastest plan, the cheapest, if any."""
     # `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
     templates, wan, found = q.world.templates, q.world.problem.wan, dict[str, Template]()
     if templates is None:
@@ -68,7 +68,7 @@ def with_gateways(
 
 @dataclass(frozen=True, slots=True)
 class NetworkCandidate:
-    """Slowdowns and fibre of a shape's plan: the seconds a sequence that they allow and their least capital in USD."""
+    """Slowdowns and fibre that a shape's fastest plan may have, with seconds a sequence and least capital in USD."""
 
     seconds: float
     usd: float
@@ -112,7 +112,7 @@ class FastestSearch:
 
     @cached_property
     def options(self) -> dict[int, DesignTable]:
-        """Return a shape's fabric templates by blocks of a site that may beat the cutoff; shallow in a first plan."""
+        """Return fabric templates for a shape's fastest plan, by blocks of a site; shallow in a first plan."""
         return self.shape_problem.options(self.cutoff, shallow=self.likely)
 
     @cached_property
@@ -201,7 +201,7 @@ class FastestSearch:
         return self._fewest_wavelengths(best)
 
     def fewest_waves(self) -> list[tuple[SlowdownLevel, int]]:
-        """Pair a plan's slowdowns within the cutoff with the fewest wavelengths that even stages need."""
+        """Pair slowdowns for a shape's fastest plan within the cutoff with the fewest wavelengths by even stages."""
         if not self.levels or not self._rtts or not len(self._wavelengths):
             return []
         q, waves, count = self.shape_problem, self._wavelengths, len(self._wavelengths)
@@ -222,7 +222,7 @@ class FastestSearch:
         return [(self.levels[i], int(n)) for i, n in zip(near.tolist(), waves[low], strict=True)]
 
     def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:
-        """Return a plan's fewest wavelengths, `waves` or more, for the cutoff at the best split."""
+        """Return the fewest wavelengths, `waves` or more, for a shape's fastest plan at its best split."""
         q, more = self.shape_problem, self._wavelengths[self._wavelengths >= waves]
         bounds = q.min_by_waves(level.send, level.allreduce, self.cutoff, more)
         late = int(np.sum(bounds >= self.cutoff * (1 + EPS)))
@@ -236,7 +236,6 @@ class FastestSearch:
         return replace(c, wavelengths=fewer[at], usd=float(self._totals(c.level, c.rtt_ms)[fewer[at]]))
 
     def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
-        """Return the clock seconds a sequence of a shape's network candidate, infinite over the limit."""
         key, q = (level.send, level.allreduce, waves), self.shape_problem
         # What a round trip adds to the shortest's comes on top of everything.
         trips = q.world.problem.wan.round_trips if q.several else 0.0
@@ -265,14 +264,12 @@ class FastestSearch:
     @property
     def is_unpaid(self) -> bool:
         """Whether the budget pays no fabrics for any plan of a shape, however slow they may be."""
-        # Between sites it is not known where fibre is designed or ends at gateways: both depend on the bytes of a
-        # column.
+        # Between sites it is not known where fibre is designed or ends at gateways: both depend on a column's bytes.
         q = self.shape_problem
         known = not q.several or not (q.designed or q.has_gateways)
         return known and math.isinf(self.cutoff) and not any(self._affordable(rtt) for rtt in self._rtts)
 
     def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
-        """Bound seconds a sequence of a shape's candidates, slowdowns and wavelengths, by even stages."""
         q, waves = self.shape_problem, np.array([w for _, w in found])
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
         return np.asarray(q.on_clock(q.even_seconds(send, allreduce, q.fibre(waves, rtt))))
@@ -340,7 +337,6 @@ class FastestSearch:
             return None
 
         def unpaid(waves: int) -> bool:
-            """Return whether a plan's WAN gateways are unpaid at fewer wavelengths, and record their cost."""
             found = with_gateways(q, waves, c.level, placed, without_gateways)
             usd = math.inf if found is None else float(bounds[waves]) + sum(t.usd for t in found[1].values())
             if usd > most + CENTS:

@@ -1,4 +1,4 @@
-"""Designs of the fibre between the sites of a joint plan: the price for each set of sites, and a bound for each pair."""
+"""Designs of the fibre between the sites of a shape: a price for each set of sites, and a bound for each pair."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a
 
 @dataclass(kw_only=True)
 class FibreDesigns:
-    """Designs of the fibre between sites of joint plans of one instance, each made once."""
+    """Designs of the fibre between the sites of a shape, for all joint plans of one instance, each made once."""
 
     data: SplitData
     seed: int = 0

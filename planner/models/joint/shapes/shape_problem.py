@@ -41,7 +41,7 @@ class ShapeProblem:
 
     @cached_property
     def traffic(self) -> SiteTraffic:
-        """Traffic of a shape's column at a site, on which its fabrics depend."""
+        """Traffic of a shape problem's column at a site, on which its fabrics depend."""
         c, block, calendar = self.column, self.column.block, self.world.problem.calendar
         own = SiteTraffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=c.v > 1, rails=block.rails)
         if calendar is None:
@@ -52,27 +52,27 @@ class ShapeProblem:
 
     @property
     def several(self) -> bool:
-        """Whether more than one site of a shape holds blocks."""
+        """Whether more than one site of a shape problem holds blocks."""
         return len(self.shape.blocks) > 1
 
     @property
     def designed(self) -> bool:
-        """Whether the fibre between the sites of a shape is designed, not priced pair by pair of sites."""
+        """Whether the fibre between the sites of a shape problem is designed, not priced pair by pair of sites."""
         return self.several and self.world.sites is not None and self.world.sites.designed
 
     @property
     def has_gateways(self) -> bool:
-        """Whether the fabric of a site where fibre may end has a WAN gateway."""
+        """Whether the fabrics of a shape problem have WAN gateways at sites where fibre may end."""
         network = self.world.problem.instance.network
         return network is not None and network.wan_gateway
 
     def conditions(self, send: Any, allreduce: Any, fibre: LayoutFibre | None) -> RowConditions:
-        """Return the step conditions of a column in its shape at some slowdowns and fibre."""
+        """Return the step conditions of a shape problem at some slowdowns and fibre."""
         racks = self.shape.blocks[0] * self.column.block.stage_racks
         return RowConditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
     def fibre(self, wavelengths: Any, rtt_ms: float) -> LayoutFibre | None:
-        """Return the fibre between a shape's sites, less the share free for other traffic; None at one site."""
+        """Return the fibre between a shape problem's sites, less the share free for other traffic; None at one site."""
         if not self.several:
             return None
         wan = self.world.problem.wan
@@ -80,12 +80,11 @@ class ShapeProblem:
         return LayoutFibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
 
     def split(self, c: RowConditions, cutoff: float) -> LayerSplit | None:
-        """Return a shape's fastest split of layers under a cutoff, its seconds a sequence; None where none is."""
+        """Return a shape problem's fastest split of layers under a cutoff, its seconds a sequence; None without any."""
         found = self._stages_over(c, cutoff * self.column.sequences).fastest()
         return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
     def _stages_over(self, c: RowConditions, step: float) -> Stages:
-        """Return a shape's stages under a cutoff in seconds a step, keeping what fibre does not change."""
         key = c.send, c.allreduce
         if key not in self._stages or step > self._stages[key].cutoff:
             tick = self.world.deadline.check  # the stages are known for other fibre up to 1.05 times the cutoff
@@ -93,19 +92,19 @@ class ShapeProblem:
         return self._stages[key].over(c, step)
 
     def exchange_seconds(self, layers: Any, fibre: LayoutFibre | None) -> Any:
-        """Compute a shape's exchange between sites in seconds a sequence, at a stage's most layers."""
+        """Compute a shape problem's exchange between sites in seconds a sequence, at a stage's most layers."""
         c = self.column
         x = c.strategy.pipeline(c.zero, inside=self.column.block.rack_stages == 1)
         return between_sites_seconds(x, fibre, PipelineCounts(c.p, c.v, c.m), layers) / c.sequences
 
     def min_over_fibre(self, alone: Floats, layers: Ints, fibre: LayoutFibre | None) -> Floats:
-        """Bound a shape's clock seconds a sequence over some fibre, given bounds without by most layers."""
+        """Bound a shape problem's clock seconds a sequence over some fibre, given bounds without by most layers."""
         # More layers have more gradients, but hide more of those of the embedding: the exchange may take less.
         exchange = np.atleast_2d(self.exchange_seconds(layers[:, None], fibre)) * self.min_stretch
         return np.asarray(np.min(alone[:, None] + exchange, axis=0, initial=np.inf))
 
     def min_by_waves(self, send: float, allreduce: float, cutoff: float, waves: Ints) -> Floats:
-        """Bound a shape's clock seconds a sequence by wavelengths, given the best split without fibre."""
+        """Bound a shape problem's clock seconds a sequence by wavelengths, given the best split without fibre."""
         c, conditions = self.column, self.conditions(send, allreduce, None)
         x = self._stages_over(conditions, cutoff / self.min_stretch * c.sequences).bounding
         best = x.least()
@@ -118,13 +117,13 @@ class ShapeProblem:
 
     @property
     def free_stretch(self) -> float:
-        """The least that failures stretch steps by in any shape of the column."""
+        """The least that failures stretch the steps of a shape problem by, in any shape of its column."""
         calendar = self.world.problem.calendar
         return 1.0 if calendar is None else calendar.least_stretch(self.column.d, self.column.replica_gpus)
 
     @cached_property
     def standing(self) -> SpareEffect:
-        """The effect on failures of the spare racks at the sites of a shape."""
+        """The effect on failures of a shape problem's spare racks at its sites."""
         t = self.traffic
         sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
         return standing_of(sites, t.rack_availability, self.column.block.replicas)
@@ -136,7 +135,7 @@ class ShapeProblem:
         return stretches(job, self.standing)
 
     def on_clock(self, seconds: Any) -> Any:
-        """Compute a shape's clock seconds a sequence from those of steps, by the best way to resume."""
+        """Compute a shape problem's clock seconds a sequence from those of steps, by the best way to resume."""
         calendar = self.world.problem.calendar
         if calendar is None:
             return seconds
@@ -146,7 +145,7 @@ class ShapeProblem:
             return seconds * np.minimum.reduce(ways, initial=np.inf)
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
-        """Return how a shape's plan meets failures at `seconds` seconds of steps a sequence, blocks by site."""
+        """Return how a shape problem's plan meets failures at `seconds` seconds of steps a sequence, blocks by site."""
         calendar, t = self.world.problem.calendar, self.traffic
         if calendar is None:
             return None
@@ -164,7 +163,7 @@ class ShapeProblem:
 
     @cached_property
     def min_stretch(self) -> float:
-        """Bound a shape's stretch of steps by failures; infinite with too few racks or no way to resume."""
+        """Bound a shape problem's stretch of steps by failures; infinite with too few racks or no way to resume."""
         calendar, c = self.world.problem.calendar, self.column
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
             return math.inf
@@ -176,7 +175,7 @@ class ShapeProblem:
         return max(self.free_stretch, least)
 
     def bound(self, cutoff: float, fibre: LayoutFibre | None, *, stretch: float | None = None) -> float:
-        """Bound a shape's clock seconds a sequence, slowed by transport alone; unequal chunks at their least."""
+        """Bound a shape problem's clock seconds a sequence, slowed by transport alone; unequal chunks at least."""
         stretch, phi = self.min_stretch if stretch is None else stretch, self.world.problem.transport_slowdown
         step = cutoff / stretch * self.column.sequences if math.isfinite(cutoff) else math.inf
         conditions = self.conditions(phi, phi, fibre)
@@ -185,12 +184,12 @@ class ShapeProblem:
 
     @cached_property
     def racks(self) -> int:
-        """Racks of all blocks of a shape."""
+        """Racks of all blocks of a shape problem."""
         return sum(self.traffic.racks(g) for g in self.shape.blocks)
 
     @cached_property
     def floor_usd(self) -> float:
-        """Least capital in USD of a shape's racks at its sites, without fabrics and fibre."""
+        """Least capital in USD of a shape problem's racks at its sites, without fabrics and fibre."""
         sites = self.world.sites
         if sites is None:
             return self.world.owned_usd
@@ -198,27 +197,27 @@ class ShapeProblem:
 
     @property
     def min_fabrics_usd(self) -> float:
-        """Price in USD of the least fabrics of all racks of a shape."""
+        """Price in USD of the least fabrics of all racks of a shape problem."""
         return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
 
     @property
     def min_power_usd(self) -> float:
-        """Price in USD at the sites of the least power that fabrics of all racks of a shape draw."""
+        """Price in USD at the sites of the least power that fabrics of all racks of a shape problem draw."""
         sites = self.world.sites
         return 0.0 if sites is None else sites.fabric_usd_per_mw * self.racks * sites.min_fabric_mw(self.traffic.rails)
 
     @property
     def sites_usd(self) -> float:
-        """USD that the budget leaves for the sites of a shape above its least fabrics."""
+        """USD that the budget leaves for the sites of a shape problem above its least fabrics."""
         return self.world.budget - self.min_fabrics_usd
 
     def point(self, rtt_ms: float) -> SitesExtent:
-        """Return the point of the site bounds that a shape needs, at a longest round trip in ms."""
+        """Return the point of the site bounds that a shape problem needs, at a longest round trip in ms."""
         return SitesExtent(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
 
     @cached_property
     def rtts_ms(self) -> list[float]:
-        """List the longest round trips in ms between two sites of a shape; one value where none counts."""
+        """List a shape problem's longest round trips in ms between two sites; one value where none counts."""
         if not self.several or self.world.sites is None:
             return [0.0]
         found = self.world.sites.rtts_ms
@@ -226,13 +225,13 @@ class ShapeProblem:
 
     @cached_property
     def may_be_housed(self) -> bool:
-        """Whether the budget may pay any sites for a shape's racks, one part as large as its largest."""
+        """Whether the budget may pay a shape problem any sites for its racks, one part as large as its largest."""
         site_bounds, rtts = self.world.site_bounds, self.rtts_ms
         return site_bounds is None or (bool(rtts) and not site_bounds.exceeds(self.point(rtts[-1]), self.sites_usd))
 
     @property
     def near_rtts_ms(self) -> list[float]:
-        """List a shape's round trips in ms, from the shortest at which the budget may pay sites as known."""
+        """List a shape problem's round trips in ms, from the shortest at which the budget may pay sites as known."""
         if self.world.site_bounds is None or not self.several:
             return self.rtts_ms
         usd = self.sites_usd
@@ -240,13 +239,13 @@ class ShapeProblem:
 
     @property
     def site_bounds_by_rtt(self) -> Floats:
-        """Bound a shape's site capital in USD without fabrics by longest round trip, as far as known."""
+        """Bound a shape problem's site capital in USD without fabrics by longest round trip, as far as known."""
         site_bounds = self.world.site_bounds
         return np.zeros(len(self.rtts_ms)) if site_bounds is None else site_bounds.by_rtt(self.point(0.0), self.rtts_ms)
 
     @property
     def best_fibre(self) -> LayoutFibre | None:
-        """A shape's widest fibre and shortest round trip that the budget may pay, as far as is known."""
+        """A shape problem's widest fibre and shortest round trip that the budget may pay, as far as is known."""
         # None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
         if not self.several:
             return None
@@ -268,7 +267,7 @@ class ShapeProblem:
 
     @cached_property
     def min_fibre_usd(self) -> Floats:
-        """Bound from below the price in USD of fibre between all sites of a shape, by a pair's wavelengths."""
+        """Bound a shape problem's price in USD of fibre between all its sites from below, by a pair's wavelengths."""
         sites, count, wan = self.world.sites, len(self.shape.blocks), self.world.problem.wan
         if sites is not None and not sites.designed:
             return sites.all_fibre_usd(count, sites.min_routes_km(count))
@@ -277,7 +276,7 @@ class ShapeProblem:
 
     @cached_property
     def payable_rtts_ms(self) -> list[float]:
-        """List a shape's round trips in ms from the shortest that the budget may pay, asking the sites."""
+        """List a shape problem's round trips in ms from the shortest that the budget may pay, asking the sites."""
         site_bounds, usd, near = self.world.site_bounds, self.sites_usd, self.near_rtts_ms
         if site_bounds is None or not self.several or not near or not site_bounds.exceeds(self.point(near[0]), usd):
             return near
@@ -285,14 +284,14 @@ class ShapeProblem:
         return [] if at is None else near[at:]
 
     def even_seconds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
-        """Bound a shape's seconds of steps a sequence at several slowdowns and fibres by even stages."""
+        """Bound a shape problem's seconds of steps a sequence at several slowdowns and fibres by even stages."""
         c, block = self.column, self.column.block
         sizes = block.replicas_per_rack, block.stage_racks, block.replicas, block.racks, block.rails
         rows = StrategyRows(*(np.full(len(send), x) for x in (c.p, c.v, c.d, c.m, *sizes)))
         return terms(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)).seconds(rows) / c.sequences
 
     def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
-        """Bound a shape's slowdowns of sends and of all-reduces within a cutoff, the other at its least."""
+        """Bound a shape problem's slowdowns of sends and of all-reduces within a cutoff, the other at its least."""
         # Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
         tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
         least = np.full(len(tried), tried[0])
@@ -303,11 +302,11 @@ class ShapeProblem:
         return send, allreduce
 
     def least_sum(self, of: Mapping[int, Floats]) -> Floats:
-        """Return the sum over a shape's sites of values by a site's blocks."""
+        """Return the sum over a shape problem's sites of values by a site's blocks."""
         return np.asarray(np.sum([of[g] for g in self.shape.blocks], axis=0))
 
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
-        """Return a shape's fabric templates by blocks of a site, less those too slow for the cutoff at any site."""
+        """Return a shape problem's fabric templates by blocks of a site, less those too slow for the cutoff."""
         # `shallow`: four tiers are left out too where fewer do.
         templates = self.world.templates
         if templates is None:
@@ -330,7 +329,7 @@ class ShapeProblem:
 
     @property
     def sizes(self) -> list[int]:
-        """The distinct numbers of blocks of a shape's sites."""
+        """The distinct numbers of blocks of a shape problem's sites."""
         return sorted(set(self.shape.blocks))
 
 
@@ -340,14 +339,14 @@ def first(count: int, fits: Callable[[int], bool]) -> int | None:
 
 
 def where(placed: PlacedParts | None) -> dict[str, tuple[int, int]]:
-    """Return the part and the fabric of each site that a shape's plan is placed at."""
+    """Return the part and the fabric of each site at which a shape problem's plan is placed."""
     return {ONE_SITE: (0, 0)} if placed is None else placed.parts
 
 
 def built(
     q: ShapeProblem, wavelengths: int, placed: PlacedParts | None, templates: dict[str, Template], cutoff: float
 ) -> JointPlan:
-    """Time a shape's plan as built: with its own templates and pair of sites, no slower than a cutoff on a clock."""
+    """Time a shape problem's plan as built, with its own templates and sites, no slower than a cutoff on a clock."""
     sizes = sorted(set(q.shape.blocks), reverse=True)
     blocks = {s: sizes[k] for s, (k, _) in sorted(where(placed).items())}
     # Every block holds whole replicas but the last of one site of most blocks.
@@ -380,6 +379,6 @@ def built(
 
 
 def exchanged_bytes(column: Column, layers: Iterable[tuple[int, int]]) -> float:
-    """Return the most gradient bytes that a shape's sites exchange for a stage, given stages with their layers."""
+    """Return the most gradient bytes of a stage that a shape problem's sites exchange, given stages with layers."""
     m, shape = column.strategy.machine, column.strategy.shape
     return max(float(stage_gradient_bytes(m, shape, n, stage=stage, pipeline=column.p)) for stage, n in layers)

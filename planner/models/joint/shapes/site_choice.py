@@ -76,7 +76,7 @@ class Sites:
 
     @property
     def designed(self) -> bool:
-        """Whether the fibre between chosen sites is designed, not priced pair by pair of sites."""
+        """Whether the fibre of a site choice is designed, not priced pair by pair of sites."""
         return self.data.wan.designed
 
     @cached_property
@@ -105,17 +105,15 @@ class Sites:
 
     @cached_property
     def rtts_ms(self) -> list[float]:
-        """List the round trips in ms of all pairs of candidate sites, the shortest first."""
+        """List the round trips in ms of all pairs of candidates of the site choice, the shortest first."""
         limit = self.data.grid.rules.max_rtt_ms
         found = sorted({self.data.rtt_ms(p) for p in self.data.joinable})
         return [x for x in found if limit is None or x <= limit]
 
     def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
-        """Bound from below the total km of routes between all pairs of `sites` sites, all within a round trip.
-
-        It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
-        `racks`: those of each site, if known; groups that no plan has, or without room for each, are left out.
-        """
+        """Bound from below a site choice's km of routes between all pairs of `sites` sites, all within a round trip."""
+        # It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
+        # `racks`: those of each site, if known; groups that no plan has, or without room for each, are left out.
         if sites < 2:
             return 0.0
         key, pins = (sites, tuple(sorted(racks, reverse=True))), self.data.pins
@@ -134,11 +132,9 @@ class Sites:
         return float(least[at - 1]) if at else math.inf
 
     def _groups(self, sites: int, *, alone: bool) -> tuple[Ints, Floats, Floats]:
-        """List groups of candidate sites by their longest round trips, with these and the km of a group's routes.
-
-        `alone`: no other sites are open, so that pairs which a rule of the grid bars are left out. Where there are too
-        many groups none is listed, and the km bound those of all.
-        """
+        """List groups of candidate sites by their longest round trips, with these and the km of a group's routes."""
+        # `alone`: no other sites are open, so that pairs which a rule of the grid bars are left out. Where there are
+        # too many groups none is listed, and the km bound those of all.
         names = {x: i for i, x in enumerate(self.data.candidates)}
         km, trips = (np.full((len(names), len(names)), np.inf) for _ in range(2))
         longest = max(self.rtts_ms, default=-math.inf)
@@ -161,26 +157,26 @@ class Sites:
         return group[order], farthest[order], total[order]
 
     def min_joined_usd(self, sites: int) -> float:
-        """Bound from below the price in USD of fibre that joins sites; 0 of more if it is designed as a tree."""
+        """Bound from below a site choice's USD of fibre that joins sites; 0 of more if it is designed as a tree."""
         pairs = sites * (sites - 1) // 2
         if self.designed:
             return float(self.fibre.least_usd()[1]) if sites == 2 else 0.0
         return pairs * self.fibre_usd(self.min_routes_km(sites) / pairs, 1) if pairs else 0.0
 
     def floor_usd(self, racks: int, sites: int) -> float:
-        """Bound from below the capital of `racks` racks at `sites` sites, without fabric, fibre, lines and upgrades."""
+        """Bound from below a site choice's capital of racks at some sites, without fabric, fibre, lines, upgrades."""
         fixed, module = site_musd(self.data)
         modules = -(-racks // self.data.module_racks)
         racks_usd = modules * self.data.module_racks * self.data.hardware.rack.price_usd
         return float(1e6 * (fixed * sites + module * modules) + racks_usd)
 
     def fibre_usd(self, km: float, wavelengths: Any) -> Any:
-        """Price in USD of the fibre of a pair of sites `km` of route apart, where it is not designed."""
+        """Price in USD a site choice's fibre of a pair of sites `km` of route apart, where it is not designed."""
         wan = self.data.wan
         return cost.link_capex_usd(wan, (km * wan.fibre_usd_per_route_km, wan.wavelength_usd), wavelengths)
 
     def all_fibre_usd(self, sites: int, routes_km: float) -> Floats:
-        """Price in USD the fibre between all of some sites by a pair's wavelengths, given the km of all routes."""
+        """Price in USD a site choice's fibre between all of some sites by a pair's wavelengths, given all km."""
         if (sites, routes_km) not in self.fibre_by_km:  # asked for at each round trip of each shape
             wan, pairs = self.data.wan, sites * (sites - 1) // 2
             n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
@@ -190,7 +186,7 @@ class Sites:
         return self.fibre_by_km[sites, routes_km]
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks of any choice of sites with `rails` GPUs of each cabled, at the cheapest links and fibre."""
+        """Bound the racks of any site choice with `rails` GPUs of each cabled, at the cheapest links and fibre."""
         if rails in self.most:
             return self.most[rails]
         h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_designs.min_uplinks(self.instance, rails)
@@ -240,26 +236,24 @@ class Sites:
         return self.most[rails]
 
     def min_fabric_usd(self, rails: int) -> float:
-        """Bound from below the price in USD of a rack's fabric at any site, with `rails` GPUs cabled."""
+        """Bound from below a site choice's price in USD of a rack's fabric, with `rails` GPUs cabled."""
         return rails * self.gpu_fabric_usd
 
     def min_fabric_mw(self, rails: int) -> float:
-        """Bound from below the power in MW of a rack's fabric at any site, `rails` GPUs cabled, if it counts."""
+        """Bound from below a site choice's power in MW of a rack's fabric, `rails` GPUs cabled, if it counts."""
         return rails * fabric_designs.min_fabric(self.instance.network).mw if self.data.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:
-        """Price in USD of a site's building and interconnection for a MW of fabric, if its power counts."""
+        """Price in USD in a site choice of building and interconnection for a MW of fabric, if its power counts."""
         overhead = self.data.hardware.facility_overhead_factor if self.data.counts_power else 0.0
         return 1e6 * self.data.load_musd * overhead
 
     def cheapest(
         self, parts: tuple[SitePart, ...], circuit: Circuit | None, racks: int | None = None
     ) -> PlacedParts | None:
-        """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none.
-
-        `racks`: that of parts of so many racks in all, of which those given are the least.
-        """
+        """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none."""
+        # `racks`: that of parts of so many racks in all, of which those given are the least.
         if racks is not None:
             return self.answer(self.question(parts, circuit, {}), racks)
         if not self.designed and circuit is not None:
@@ -282,18 +276,15 @@ class Sites:
         return replace(found, asked=parts, parts=placed, capital_usd=found.capital_usd + usd, proof=proof)
 
     def part(self, blocks: int, racks: int, mw: float = 0.0) -> SitePart:
-        """Return a site question's part with free fabric, for any column with its racks if no blocks are pinned."""
+        """Return a site choice's part with free fabric, for any column with its racks if no blocks are pinned."""
         fabrics = ((0.0, mw if self.data.counts_power else 0.0),)
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound the site capital of parts at the circuit's wavelengths or more; infinite where no sites hold them.
-
-        Over more than two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for
-        any number of bytes if the circuit has 0.
-        """
-        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
-        # designs that carry the exchange alone cost no less.
+        """Bound a site choice's capital of parts at the circuit's wavelengths or more; infinite if no sites do."""
+        # Over more than two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for
+        # any number of bytes if the circuit has 0. More wavelengths need no less fibre, so that where no design joins
+        # the sites none does at more of them, and designs that carry the exchange alone cost no less.
         if len(parts) > 2:
             if circuit is not None and not circuit.stage_bytes:
                 circuit = replace(circuit, stage_bytes=LARGE_BYTES)
@@ -310,7 +301,7 @@ class Sites:
     def question(
         self, parts: tuple[SitePart, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
     ) -> SiteQuestion:
-        """Return the site question that some parts, a circuit and fibre designs ask."""
+        """Return the site question that a site choice asks of some parts, a circuit and fibre designs."""
         pairs: dict[Pair, float] = {}
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
@@ -347,7 +338,7 @@ class Sites:
         return self.placed[key]
 
     def paid_sites(self, at: SitesExtent, most_usd: float) -> PlacedParts | None:
-        """Return some sites of a point whose capital is at most `most_usd` USD, or None; no fabrics."""
+        """Return a choice of sites for a point whose capital is at most `most_usd` USD, or None; no fabrics."""
         self.deadline.check()
         circuit = Circuit(at.wavelengths, at.rtt_ms) if at.sites > 1 else None
         whole = self.question(at.parts, circuit, {})
@@ -366,7 +357,7 @@ class Sites:
         return None
 
     def answer(self, q: SiteQuestion, racks: int | None = None) -> PlacedParts | None:
-        """Return the cheapest sites of a question, with `racks` racks at least where given; None if there are none."""
+        """Answer a site question by the cheapest choice of sites, with at least `racks` racks if given, if any."""
         self.deadline.check()
         state = partial(site_milp.stated, racks=racks)
         kept = site_milp.without_dear_pairs(q, state, self.run)
@@ -381,7 +372,7 @@ class Sites:
         return site_milp.read_placed(m, q, outcome)
 
     def least_campus_usd(self, sites: int, racks: int, module_musd: float) -> float:
-        """Return the site bound on the capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
+        """Bound a site choice's capital in USD of at least `racks` racks at `sites` sites, without fabrics."""
         # `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
         rtts = self.rtts_ms
         if sites > 1 and not rtts:
@@ -403,7 +394,7 @@ class Sites:
         return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS
 
     def run(self, m: Any, *, absolute_gap: float = site_milp.CENT_MUSD, gap: float = 0.0) -> Outcome[Values]:
-        """Solve a site MILP in the time that is left; raise where the deadline came first."""
+        """Solve a MILP of the site choice in the time that is left; raise where the deadline came first."""
         how: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "time_limit": self.deadline.limit}
         outcome = highs.run(m, gap=gap, absolute_gap=absolute_gap, **how)
         self.solved += 1

@@ -1,10 +1,8 @@
 """The site MILP, behind one question to the sites: which of them hold some parts, at the least capital.
 
-The grid's rules are those of the site split; the rules here tie them to the parts. Rows are in MW, M$ and modules.
-
-Over a hundred zones have thousands of pairs, each a variable and two rows. The same question without fibre is small and
-bounds the capital from below; with the cheapest pairs alone it is small too, and bounds it from above. A pair whose
-fibre alone costs more than the difference of the two is lit in no cheapest answer.
+The grid's rules are those of the site split; the rules here tie them to the parts. Rows are in MW, M$ and modules. Of
+thousands of pairs of sites those are left out whose fibre costs more than it can be worth: the question without fibre
+bounds the capital from below, that with the cheapest pairs from above.
 """
 
 import math
@@ -28,13 +26,10 @@ LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in t
 
 
 def stated(q: SiteQuestion, *, loose: bool = False, racks: int | None = None) -> Any:
-    """State the site MILP of a question: the parts' sites, racks, fabrics and fibre at the least capital in M$.
-
-    `racks`: the least of all sites, for a bound on any parts of that many racks: each asked part is then the least that
-    its site holds. None: sites buy the racks of their parts and those that are pinned.
-    """
-    # `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
-    # decisions is whole itself.
+    """State the site MILP of a question: the parts' sites, racks, fabrics and fibre at the least capital in M$."""
+    # `racks`: the least of all sites, for a bound on any parts of that many racks: each asked part is then the least
+    # that its site holds. None: sites buy the racks of their parts and those that are pinned. `loose` is for arithmetic
+    # in whole units: the load of fabrics may be rounded up, and what follows from whole decisions is whole itself.
     pins, each, overhead = q.data.pins, q.data.module_racks, q.data.hardware.facility_overhead_factor
     limits: dict[str, Any] = {}
     if racks is None:
@@ -110,7 +105,7 @@ def pin_blocks(m: Any, q: SiteQuestion) -> None:
 
 
 def host_blocks(m: Any, q: SiteQuestion, *, exactly: bool) -> None:
-    """Buy the racks of a site's blocks in whole modules, and, if `exactly`, no others unless they are pinned."""
+    """Buy the racks of a site's blocks in the site MILP, in whole modules; if `exactly`, no others unless pinned."""
     pins = q.data.pins
 
     def row(m: Any, x: str) -> Any:
@@ -229,7 +224,7 @@ def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[Values]) -> PlacedPart
 def without_dear_pairs(
     q: SiteQuestion, state: Callable[[SiteQuestion], Any], solve: Callable[[Any], Outcome[Any]]
 ) -> SiteQuestion | None:
-    """Return a site question without pairs of sites that cost too much; None where no sites hold its parts."""
+    """Return the site MILP's question without pairs of sites that cost too much; None where no sites hold its parts."""
     if q.circuit is None or q.designs or len(q.data.pairs) < MANY_PAIRS:
         return q
     without_fibre = solve(state(replace(q, circuit=None)))
@@ -245,7 +240,7 @@ def without_dear_pairs(
 
 
 def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
-    """List site questions that together decide if `most_usd` pays the fibre; the last has all pairs it may pay."""
+    """List questions to the site MILP that decide if `most_usd` pays the fibre; the last has all pairs it may pay."""
     # Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and
     # some with ever more of the cheapest pairs, which may already suffice.
     if q.circuit is None:
@@ -266,6 +261,5 @@ def _growing_limits(q: SiteQuestion, circuit: Circuit, many: int = 0) -> list[fl
 
 
 def _up_to(q: SiteQuestion, most: float) -> SiteQuestion:
-    """Return the site question restricted to pairs of sites whose fibre costs at most `most` USD."""
     usd = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}
     return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})

@@ -1,14 +1,13 @@
-"""What answers to questions to the sites say of other questions: site bounds, and site prices by fibre and round trip.
+"""Site bounds and site prices: what answers to questions to the sites say of other questions.
 
 A point of the site bounds is a number of sites that hold blocks, their racks in all, the racks of the largest, the
 longest round trip between two, and the wavelengths between them. The least capital grows with racks and wavelengths and
 falls with the round trip, so an answer at one point is one at many others, of other shapes, columns and budgets.
 
-Site prices are those of racks at sites without fabrics. At a limit on round trips every choice of sites costs a fixed
-part, wavelengths, and fibre pairs times the length of its routes. The least of such lines is concave in the pairs of
-fibres: between two known prices it lies on or above the straight line, and no higher than what known sites cost with
-other fibre. Where both meet, no MILP is run. Where the fibre is designed only this holds: more wavelengths and shorter
-round trips cost no less than the bound that the sites return for fewer and longer ones.
+Site prices are those of racks at sites without fabrics. Every choice of sites costs a fixed part, wavelengths, and
+fibre pairs times the length of its routes: the least is concave in the pairs, so that it lies on or above the straight
+line between two known prices, and no higher than known sites with other fibre. Where both meet, no MILP is run. Where
+the fibre is designed, more wavelengths and shorter round trips cost no less than the bound for fewer and longer ones.
 """
 
 import math
@@ -113,10 +112,8 @@ class Prices:
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
     def ask(self, waves: int, rtt: float, stage_bytes: float = 0.0) -> None:
-        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones.
-
-        Where fibre is designed it is the price for `stage_bytes` bytes of a stage or fewer; 0: for any number.
-        """
+        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones."""
+        # Where fibre is designed it is the price for `stage_bytes` bytes of a stage or fewer; 0: for any number.
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
@@ -151,11 +148,11 @@ class SiteBounds:
     fibres: dict[Any, tuple[bool, LayoutFibre | None]] = field(default_factory=dict)
 
     def bound(self, at: SitesExtent) -> float:
-        """Bound from below the capital in USD of sites for a point by the points known."""
+        """Return the site bound on capital in USD for a point that follows from the points known."""
         return max((usd for p, usd in self.known.items() if p.covers(at)), default=0.0)
 
     def by_rtt(self, at: SitesExtent, rtts_ms: list[float]) -> Floats:
-        """Bound from below the capital in USD of sites at each of all longest round trips, ascending."""
+        """Return the site bounds on capital in USD for a point at each of all longest round trips, ascending."""
         key = at.sites, at.racks, at.largest
         if key not in self.tables:
             table, rtts = np.zeros(len(rtts_ms)), np.array(rtts_ms)
@@ -190,13 +187,13 @@ class SiteBounds:
 
 
 def rounded_down(racks: int) -> int:
-    """Return a number of racks for the site bounds to test, rounded down to its first bits."""
+    """Round a site bound's number of racks down to its first bits, for the coarse point that is asked first."""
     step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
     return racks // step * step
 
 
 def rounded_up(usd: float) -> float:
-    """Return an amount in USD for the site bounds to test, rounded up to its first bits: by 1 in 32 at most."""
+    """Round a site bound's amount in USD up to its first bits, by 1 in 32 at most, for the coarse point."""
     if not 0 < usd < MUCH_USD:
         return usd
     step = 2.0 ** (math.floor(math.log2(usd)) - COARSE_BITS)

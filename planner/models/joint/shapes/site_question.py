@@ -86,7 +86,7 @@ class PlacedParts:
 
 @dataclass(frozen=True, slots=True)
 class SitesExtent:
-    """A point of site bounds: sites with blocks, racks in all and of the largest site, and the longest round trip."""
+    """A site question's extent: sites with blocks, racks in all and of the largest site, and the longest round trip."""
 
     sites: int
     racks: int
@@ -100,7 +100,7 @@ class SitesExtent:
         return SitePart(1, self.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (self.sites - 1)
 
     def covers(self, other: "SitesExtent") -> bool:
-        """Return whether a site bound at this point holds at the other."""
+        """Return whether an answer on a site question of this extent bounds one of another."""
         # There are no fewer racks and wavelengths, and no longer round trip there.
         return (
             self.sites == other.sites
