@@ -398,7 +398,7 @@ class Stages:
             return self._best_alike(lambda stages: stages.fastest())
         stages = self
         if self.exact and self.column.v > 1:
-            # Sizes that a bound excludes go first: the order of events, which takes long, is worked out for few patterns.
+            # Sizes that a bound excludes go first: the order of events, which takes long, is left few patterns.
             bound = self.bounding
             if bound.least() is None:
                 return None
