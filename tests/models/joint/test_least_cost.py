@@ -15,10 +15,10 @@ from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_question import Solving, World
 from planner.models.joint.joint_solution import JointSolution, racks_of
 from planner.models.joint.search import branch_and_bound, least_capital
-from planner.models.joint.search.free_network import fastest_of, fewest_racks, problem_on
+from planner.models.joint.search.free_network import _below, fastest_of, fewest_racks, problem_on
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.search.least_cost_of_ownership import least_run_cost
-from planner.models.joint.solve_joint import _below, solve_joint_cost
+from planner.models.joint.solve_joint import solve_joint_cost
 from planner.physics.training import step_prediction
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of

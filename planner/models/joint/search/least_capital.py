@@ -224,11 +224,11 @@ class LeastCapital(CapitalGoal):
 
     @property
     def shapes_world(self) -> World:
-        """The question with the most capital useful to the least-capital search as budget, where plans differ."""
+        """The question whose budget is the least-capital search's most useful capital, if plans differ in capital."""
         return self.capped(math.inf, 0)
 
     def capped(self, usd: float, racks: int) -> World:
-        """Return the question with a budget, at most that useful to the least-capital search, if plans differ."""
+        """Return the question with a budget, at most the least-capital search's useful one, if capital differs."""
         usd, world = min(usd, self._most_usd), self.world
         alike = world.sites is None and world.templates is None
         return world if alike or not math.isfinite(usd) else world.with_budget(usd)

@@ -281,7 +281,7 @@ class Sites:
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound a site choice's capital of parts at the circuit's wavelengths or more; infinite if no sites do."""
+        """Bound a site choice's capital of parts at the circuit's wavelengths or more; infinite if none hold them."""
         # Over more than two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for
         # any number of bytes if the circuit has 0. More wavelengths need no less fibre, so that where no design joins
         # the sites none does at more of them, and designs that carry the exchange alone cost no less.

@@ -100,7 +100,7 @@ class SitesExtent:
         return SitePart(1, self.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (self.sites - 1)
 
     def covers(self, other: "SitesExtent") -> bool:
-        """Return whether an answer on a site question of this extent bounds one of another."""
+        """Return whether an answer on a site question of this extent bounds one of the other."""
         # There are no fewer racks and wavelengths, and no longer round trip there.
         return (
             self.sites == other.sites
