@@ -60,7 +60,7 @@ def solve_instance(
         if instance.pins and instance.objective.minimize != "loss":
             refuse_unusable_pins(instance)
         with signals.uninterrupted():
-            import planner.models.joint.site_choice  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
+            import planner.models.joint.shapes.site_choice  # noqa: F401  # Pyomo and HiGHS, before the solve's clock starts
     if isinstance(progress, Reporter):
         progress.writer = lambda found: checked_plan(found[0], found[1], found[2], options)
     deadline, cache = Deadline(options.time_limit), cache or JointCache()
