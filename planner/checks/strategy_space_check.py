@@ -25,10 +25,12 @@ from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.site import cost, site_power
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import memory, step_prediction
-from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
-from planner.physics.training.operations import LayerShape, limits_expert_overlap
+from planner.physics.training.collectives import limits_expert_overlap
+from planner.physics.training.layer_time import LayerTimes
+from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import block_of, shape_values
 from planner.physics.training.schedule import Schedule, may_overlap_experts
+from planner.physics.training.step_prediction import SECONDS_PER_DAY
 from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
 

@@ -20,8 +20,8 @@ from planner.instance.network import Network
 from planner.physics import Floats, Num
 from planner.physics.network.fabric_designs import lanes_of
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, strategy_of
+from planner.physics.training.step_prediction import SECONDS_PER_DAY
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import ReliabilityPlan

@@ -31,8 +31,8 @@ from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import JointProblem, problem_of
 from planner.physics.site import site_power
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
-from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import Status
 from planner.solvers.outcome import Stop
 from planner.solvers.progress import report

@@ -17,7 +17,7 @@ from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.least_capital import LeastCapital, LeastRank, Rank
 from planner.models.joint.solve_joint import Solving, least_capital_plan
 from planner.models.joint.stage_split import Column
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
 from planner.solvers.progress import Progress, notes, report, start

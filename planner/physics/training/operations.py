@@ -106,23 +106,6 @@ def casts(m: Machine) -> int:
     return 1 if m.gpu.any_fp8_layout and one_scale else 2
 
 
-def gathered_bytes(m: Machine) -> float:
-    """Return the bytes of a weight as replicas gather it before the operations of a layer."""
-    # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
-    # reuse_grad_buf_for_mxfp8_param_ag).
-    software, narrow = m.software, m.precision.compute in NARROW
-    if software.fp8_parameters is None or not narrow:
-        return m.precision.working_parameter_bytes
-    in_16_bits = not software.fp8_parameters or software.fp8_recipe == "mxfp8"
-    return COMPUTE_BYTES["bf16"] if in_16_bits else stored_bytes(m)
-
-
-def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
-    """Return whether it depends on pipeline and recompute that the exchange of experts overlaps operations."""
-    software, divided = m.software, m.model.experts is not None and s.expert_parallel > 1
-    return divided and "experts" in software.overlaps and software.expert_overlap_layouts == "interleaved"
-
-
 def attention_dtype(m: Machine) -> Dtype:
     """Return the type of attention and logits: 16 bits where products run in fewer, as in FP8 and FP4 recipes."""
     if m.precision.compute not in NARROW:

@@ -12,16 +12,20 @@ import numpy as np
 
 from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
-from planner.physics import Ints, Num, step_errors
+from planner.physics import Ints, Num
 from planner.physics.network.transport import wait_for_others
 from planner.physics.site import wan
-from planner.physics.training import layer_time, memory, schedule, transformer
-from planner.physics.training.layer_time import LayerTimes, ReplicaGroup, exposed_tail_seconds
+from planner.physics.training import collectives, data_parallel, layer_time, memory, schedule, step_errors, transformer
+from planner.physics.training.collectives import exposed_tail_seconds
+from planner.physics.training.data_parallel import ReplicaGroup
+from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import stage_gradient_bytes, weights_of, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import PipelineCounts, Schedule
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
+
+SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +123,9 @@ def pipeline_of(
         if dense not in fronts:
             fronts[dense] = layer_time.layer_times(m, dense, transport_slowdown, front=True)
         front = fronts[dense]
-    one, two = (layer_time.pipeline_send_seconds(m, shape, x) for x in (1.0, 2.0))
-    embedding, head = layer_time.end_exchange_seconds(m, shape)
-    _, context_nic = layer_time.context_exchange(m, shape, transport_slowdown)
+    one, two = (collectives.pipeline_send_seconds(m, shape, x) for x in (1.0, 2.0))
+    embedding, head = collectives.end_exchange_seconds(m, shape)
+    _, context_nic = collectives.context_exchange(m, shape, transport_slowdown)
     return Pipeline(
         machine=m,
         shape=shape,
@@ -137,7 +141,7 @@ def pipeline_of(
 
 def inside_rack(x: Pipeline) -> Pipeline:
     """Return a step's pipeline as if all of its stages were in one rack, whose sends stay in the scale-up domain."""
-    seconds = layer_time.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
+    seconds = collectives.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
     return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
 
@@ -163,7 +167,7 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
     # Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The
     # time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     m, f, b = x.machine, x.times.forward_seconds, x.times.backward_seconds
-    forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
+    forward, backward = data_parallel.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
     exposed = m.software.sharding_exposed * (forward + backward)
     return ShardedTimes(
         pipeline=x,
@@ -221,7 +225,7 @@ def chunk_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recom
 def alike_stages(x: Pipeline, pipeline: int) -> Ints:
     """Return for each stage of a step the first one whose unequal chunks wait as long: the first, last, or another."""
     stages = np.arange(pipeline)
-    least = int(transformer.smaller_chunks_first(x.machine.model, 0))
+    least = int(schedule.smaller_chunks_first(x.machine.model, 0))
     return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
 
 
@@ -231,7 +235,7 @@ def excess_seconds(sharded: ShardedTimes, counts: PipelineCounts, layers: int, r
     x, last = sharded.pipeline, stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
-    first = bool(transformer.smaller_chunks_first(x.machine.model, stage))
+    first = bool(schedule.smaller_chunks_first(x.machine.model, stage))
     return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
@@ -260,6 +264,13 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
+def wan_tail_seconds(
+    stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, backward_seconds: float
+) -> Num:
+    """Compute the exposed seconds of the WAN exchange of the stage that ends last, round trips included."""
+    return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), backward_seconds, layers) + round_trips * rtt_ms / 1e3
+
+
 def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: PipelineCounts, layers: Num) -> Num:
     """Compute the exposed seconds of a step's gradient exchange between sites, of the stage that ends last."""
     # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
@@ -269,7 +280,7 @@ def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: Pipeli
     gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=counts.pipeline)
     size = wan.exchange_bytes(gradients, fibre.sites)
     backward = x.times.backward_seconds
-    one = layer_time.wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
+    one = wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
     each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(counts.virtual_stages)
     return one + queue_seconds(np.asarray(counts.pipeline) * v, each / v, layers * backward / v)
 
@@ -314,7 +325,7 @@ def once_parts(
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
     parts = {
         "pipeline_bubble": pipeline_bubble_seconds(sharded, counts, chunk_seconds * v, send),
-        "data_parallel": layer_time.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
+        "data_parallel": data_parallel.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
         "between_sites": between_sites_seconds(x, fibre, counts, layers),
@@ -324,7 +335,7 @@ def once_parts(
         # Stage 3 gathers embeddings once and keeps them until their backward pass, stages 2 and 3 reduce their
         # gradients: neither belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide
         # what they can of it.
-        _, traffic = layer_time.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
+        _, traffic = data_parallel.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
         exposed = np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
         parts["end_sharding"] = counts.micro_batches * exposed
     if alone:
@@ -333,7 +344,7 @@ def once_parts(
     parts["ring_wait"] = 0.0
     if np.any(np.asarray(met) > 0):  # sends on the critical path wait for rings between racks on NICs and links
         groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
-        exchanges = (layer_time.replica_exchange(m, s, w, each) for each in groups)
+        exchanges = (data_parallel.replica_exchange(m, s, w, each) for each in groups)
         one, two = (exchange(m.precision.gradient_bytes) for exchange in exchanges)
         ring = (two - one) / m.software.data_efficiency * (2 if zero == 0 else 1)  # without steps inside a rack
         most = np.maximum(1.0, layers / np.asarray(v))
@@ -366,7 +377,7 @@ def step_breakdown(
     n = float(schedule.effective_micro_batches(strategy.micro_batches, p, v))
     each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
     waits = np.array([excess_seconds(sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
-    front = np.array(transformer.front_by_stage(machine.model, strategy.layers_per_stage, v))
+    front = np.array(schedule.front_by_stage(machine.model, strategy.layers_per_stage, v))
     each = stage_seconds(sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))
     slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
@@ -388,6 +399,17 @@ def step_breakdown(
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 
+def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:
+    """Compute the days to train: tokens over those of a step, at the share of time in which steps advance."""
+    return tokens / tokens_per_step * step_seconds / availability / SECONDS_PER_DAY
+
+
+def days_of(instance: Instance, seconds_per_sequence: float) -> float:
+    """Compute the days to train on all tokens of an instance from the seconds a sequence."""
+    w = instance.workload
+    return float(days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
+
+
 def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
 ) -> LayoutMetrics:
@@ -400,16 +422,18 @@ def metrics(
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
-    days = layer_time.days_to_train(workload.tokens, tokens, seconds, useful)
+    days = days_to_train(workload.tokens, tokens, seconds, useful)
     flop, peak = tokens * transformer.model_flop_per_token(m.model, m.sequence), m.peak_flop_per_second
     gradient_bytes = stage_gradient_bytes(m, shape, np.array(strategy.layers_per_stage), stage=np.arange(p), pipeline=p)
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
     x, group, between_racks = sharded.pipeline, sharded.group, p > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
-    allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
+    allreduce = data_parallel.allreduce_layer_seconds(
+        m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks
+    )
     backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
-    sent = layer_time.pipeline_send_bytes(x.machine, shape)
+    sent = collectives.pipeline_send_bytes(x.machine, shape)
     counts = PipelineCounts(p, strategy.virtual_stages, strategy.micro_batches)
     return LayoutMetrics(
         step_seconds=seconds,
@@ -420,7 +444,7 @@ def metrics(
         memory_limit_bytes=memory_limit_bytes(instance),
         mfu=flop / (strategy.gpus * peak * seconds),  # without recompute (Chowdhery 2022, app. B)
         days_to_train=days,
-        step_days_to_train=layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
+        step_days_to_train=days_to_train(workload.tokens, tokens, seconds, 1.0),
         useful_share=useful,
         days_to_train_interval=step_errors.interval(m, strategy, days),
         pipeline_send_seconds=float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
@@ -463,4 +487,4 @@ def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers:
         return 0.0
     size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
     backward = metrics.wan_window_seconds / layers
-    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))
+    return float(wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))

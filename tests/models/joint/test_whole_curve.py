@@ -22,7 +22,7 @@ from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.whole_curve import Front, WholeCurve
 from planner.models.joint.solve_joint import Solving, least_run_cost, solve_joint
 from planner.models.joint.strategy_tables import terms_under_zero
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
