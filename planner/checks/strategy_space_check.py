@@ -53,7 +53,7 @@ class Space:
         self.machine, self.rules = step_prediction.machine_of(instance), instance.workload.rules
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
-        self.memory_limit = step_prediction.memory_limit_bytes(instance)
+        self.memory_limit = memory.memory_limit_bytes(instance)
         self.site_racks = MANY  # no bound without a grid
         if instance.grid is not None:
             modules = max((room for _, room in _rooms(instance, instance.grid)[0]), default=0.0)

@@ -16,7 +16,7 @@ from planner.physics.training.transformer import LayerKind
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A network level of a collective: how many parts of the level below a group joins, and a GPU's share of links."""
+    """A network level of a collective: how many parts of the level below a group joins, and a GPU's rate there."""
 
     ranks: Num  # a group of 32 GPUs on four racks of 8 has 8 at the scale-up level, and 4 above it
     bytes_per_second: Num  # in one direction
@@ -25,7 +25,7 @@ class Level:
 
 
 def reduce_scatter_terms(levels: Sequence[Level]) -> tuple[Num, Num]:
-    """Compute a reduce-scatter's seconds of steps, and seconds by byte of the tensor (Thakur 2005; Klenk 2020)."""
+    """Compute the seconds of a reduce-scatter's steps, and those by byte of the tensor (Thakur 2005; Klenk 2020)."""
     # Level by level, each on the share that the one below left. At each level a ring takes (n-1)·alpha +
     # (n-1)/n·S/beta. A switch that reduces saves steps, not bytes: every rank still sends all parts but its own.
     steps_seconds, seconds_per_byte, share = 0.0, 0.0, 1.0
@@ -39,7 +39,7 @@ def reduce_scatter_terms(levels: Sequence[Level]) -> tuple[Num, Num]:
 
 
 def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds to reduce `size_bytes` (the entire tensor) and leave each rank its part."""
+    """Compute the seconds of a reduce-scatter of `size_bytes` (the entire tensor), of which a rank keeps its part."""
     steps_seconds, seconds_per_byte = reduce_scatter_terms(levels)
     return steps_seconds + seconds_per_byte * size_bytes
 
@@ -48,7 +48,7 @@ all_gather = reduce_scatter  # the same steps, backwards, until every rank has t
 
 
 def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds of a layer's all-reduce of `size_bytes` (Thakur 2005; in switch Klenk 2020, Graham 2016)."""
+    """Compute the seconds of an all-reduce of `size_bytes` (Thakur 2005; in switch Klenk 2020, Graham 2016)."""
     # A ring takes 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level. S is the entire tensor: a TP all-reduce moves b·s·h
     # elements, not 1/t of them. Where the switches reduce and multicast, each rank sends and receives S once: 2·alpha +
     # S/beta.
@@ -63,7 +63,7 @@ def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
 
 
 def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Compute the seconds for every rank to send `size_bytes` in equal parts to all ranks, itself among them."""
+    """Compute the seconds of an all-to-all: every rank sends `size_bytes` in equal parts to all ranks, itself too."""
     # In a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and
     # another part of this one: (n_k - 1)·(ranks below) / N of a rank's bytes. Levels are different links and work at
     # the same time, so the slowest sets the time; their latencies add.
@@ -101,27 +101,27 @@ def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num)
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
-    """Return the levels of a collective of `ranks` GPUs, `stride` GPUs apart: the scale-up domain, then the NICs."""
+    """Return the network levels of a collective of `ranks` GPUs, `stride` apart: scale-up domain, then the NICs."""
     # A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
     inside = max(1, min(ranks, m.rack.gpus // stride)) if stride <= m.rack.gpus else 1
     return (scale_up(m, inside), nic(m, ranks / inside, slowdown))
 
 
 def scale_up(m: Machine, ranks: Num) -> Level:
-    """Return the scale-up domain as the level of a collective with `ranks` ranks in it."""
+    """Return the scale-up domain as the network level of a collective with `ranks` ranks in it."""
     g = m.gpu
     rate = g.scale_up_bytes_per_second * g.scale_up_efficiency
     return Level(ranks, rate, g.scale_up_latency_seconds, reduces_in_network=g.scale_up_reduces)
 
 
 def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
-    """Return the NICs as the level of a collective between scale-up domains; a slowdown stretches its rate."""
+    """Return the NICs as the network level of a collective between scale-up domains; a slowdown stretches its rate."""
     g = m.gpu
     return Level(ranks, g.nic_bytes_per_second * g.nic_efficiency / slowdown, g.nic_latency_seconds)
 
 
 def context_exchange(m: Machine, s: LayerShape, slowdown: float) -> tuple[float, float]:
-    """Compute the seconds of passing keys and values round CP ranks in a pass (Thakur 2005), and those of the NIC."""
+    """Compute the seconds of a pass's all-gather of keys and values over CP ranks (Thakur 2005), and of the NIC."""
     # A hierarchical all-gather of what all ranks of one TP rank have: inside the rack, then over c racks, where each
     # GPU carries its share over its own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown.
     if s.context_parallel == 1:
@@ -135,13 +135,13 @@ def context_exchange(m: Machine, s: LayerShape, slowdown: float) -> tuple[float,
 
 
 def overlaps_tensors(m: Machine) -> bool:
-    """Return whether a layer's TP exchanges under sequence parallelism overlap its products."""
+    """Return whether a layer's TP collectives under sequence parallelism overlap its products."""
     # Under FP4 no release of Megatron-Bridge overlaps them (scripts/performance/configs, tp_comm_overlap).
     return "tensor" in m.software.overlaps and m.precision.compute != "fp4"
 
 
 def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float, float]:
-    """Compute the seconds of a TP exchange of b·s·h elements of a layer, `gathered` bytes each, and of its copies."""
+    """Compute the seconds of a TP collective of b·s·h elements of a layer, `gathered` bytes each, and of its copies."""
     # A framework that divides sequences along another dimension than the first copies what it gathered, and what it is
     # about to scatter (torch.distributed._functional_collectives, all_gather_tensor and reduce_scatter_tensor).
     levels = group_levels(m, stride=1, ranks=s.tensor_parallel)
@@ -154,7 +154,7 @@ def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float
 
 
 def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
-    """Compute the seconds of a micro-batch's TP exchanges of the embedding and of the head, forward and backward.
+    """Compute the seconds of a micro-batch's TP collectives of the embedding and of the head, forward and backward.
 
     Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the
     loss sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where
@@ -167,7 +167,7 @@ def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
 
 
 def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ffn: bool = False) -> float:
-    """Compute the exposed seconds of a layer's TP exchanges in one pass, or of those of its FFN alone.
+    """Compute the exposed seconds of a layer's TP collectives in one pass, or of those of its FFN alone.
 
     1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
     under sequence parallelism a reduce-scatter and an all-gather of as many elements (Korthikanti 2022, section 4.2),
@@ -203,7 +203,7 @@ def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ff
 
 
 def domains_of_token(experts: Experts, domains: float) -> float:
-    """Compute the mean number of n domains with experts of a token, k at random in g of G groups (arXiv 2412.19437)."""
+    """Compute over how many of n domains an all-to-all sends a token, k experts in g of G groups (arXiv 2412.19437)."""
     # Without groups it is n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's groups
     # with the probability of drawing g from G, and then none of its experts with (1 - j/g)^k; a domain that is part of
     # a group has the group with g/G (node-limited routing, section 2.1.2).
@@ -218,13 +218,13 @@ def domains_of_token(experts: Experts, domains: float) -> float:
 
 
 def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
-    """Return whether it depends on pipeline and recompute that the exchange of experts overlaps operations."""
+    """Return whether it depends on pipeline and recompute that the experts' all-to-all overlaps operations."""
     software, divided = m.software, m.model.experts is not None and s.expert_parallel > 1
     return divided and "experts" in software.overlaps and software.expert_overlap_layouts == "interleaved"
 
 
 def overlaps_experts(m: Machine, s: LayerShape) -> bool:
-    """Return whether the exchange of a layer's experts overlaps the passes of another micro-batch."""
+    """Return whether the all-to-all collectives of a layer's experts overlap the passes of another micro-batch."""
     # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
     # `schedule.may_overlap_experts`.
     limited = limits_expert_overlap(m, s)
@@ -233,7 +233,7 @@ def overlaps_experts(m: Machine, s: LayerShape) -> bool:
 
 
 def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf) -> float:
-    """Compute the exposed seconds of a layer's dispatch of tokens to experts and combining of results, in one pass.
+    """Compute the exposed seconds of the experts' all-to-all collectives of a layer in one pass: dispatch and combine.
 
     Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
     and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv

@@ -14,14 +14,14 @@ from planner.physics.training.schedule import PipelineCounts
 
 
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
-    """Count the ranks of one rack with the same layer weights: its replicas, and their CP ranks in this rack."""
+    """Count a rack's data-parallel ranks, which share layer weights: its replicas, and their CP ranks there."""
     one_rack = s.gpus <= m.rack.gpus
     return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroup:
-    """Replicas that exchange layer weights, by rack and site; ZeRO divides over `shards`, `slowdown` between racks."""
+    """Data-parallel replicas that exchange weights, by rack and site; ZeRO's `shards`; `slowdown` between racks."""
 
     replicas_per_rack: Num
     racks: Num
@@ -30,7 +30,7 @@ class ReplicaGroup:
 
 
 def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> Callable[..., Num]:
-    """Return the seconds in which a group's replicas reduce-scatter or gather layer weights, by bytes of an element.
+    """Return the seconds in which data-parallel replicas reduce-scatter or gather weights, by bytes of an element.
 
     They are exchanged inside the rack, then between racks by NICs: those of `layers` layers (1), `end` embeddings (0).
     """
@@ -52,7 +52,7 @@ def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: Replica
 
 
 def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
-    """Compute the seconds to all-reduce a layer's gradients between racks at the NIC's ideal rate (Thakur 2005)."""
+    """Compute the seconds of a layer's data-parallel all-reduce between racks at the NIC's ideal rate (Thakur 2005)."""
     # Each GPU sends its share of the rack's sum round a ring: 2·(n-1)·alpha + 2·(n-1)/n·S/beta.
     g = m.gpu
     size = weights.layer * m.precision.gradient_bytes / ranks_in_rack(m, s, replicas_per_rack)
@@ -71,7 +71,7 @@ def data_parallel_tail_seconds(
     layers: Num,
     end: Num,
 ) -> Num:
-    """Compute the exposed seconds of the replicas' exchange of a stage of some `layers` (Rajbhandari 2020, section 7).
+    """Compute the exposed seconds of the data-parallel exchange of a stage's `layers` (Rajbhandari 2020, section 7).
 
     Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
     (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
@@ -104,7 +104,7 @@ def data_parallel_tail_seconds(
 def sharding_traffic_seconds(
     m: Machine, s: LayerShape, w: Weights, zero_stage: int, group: ReplicaGroup, *, layers: Num = 1.0, end: Num = 0.0
 ) -> tuple[Num, Num]:
-    """Compute the seconds of ZeRO's traffic in a micro-batch, forward and backward (Rajbhandari 2020, section 7)."""
+    """Compute the seconds of ZeRO's data-parallel traffic a micro-batch, both passes (Rajbhandari 2020, section 7)."""
     # Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
     # passes.
     if zero_stage < 2:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics import Floats, Num
 from planner.physics.training import operations, schedule, transformer
@@ -276,7 +277,7 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
 
 
 def gathered_bytes(m: Machine) -> float:
-    """Return the bytes of a weight as replicas gather it before the operations of a layer."""
+    """Return the bytes of a weight in the memory of replicas that gather it, before the operations of a layer."""
     # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
     # reuse_grad_buf_for_mxfp8_param_ag).
     software, narrow = m.software, m.precision.compute in operations.NARROW
@@ -374,3 +375,9 @@ def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, 
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
     ends = end_copies(m.model, stage, pipeline) * transformer.embedding_parameters(m.model)
     return (weights + ends) * m.precision.gradient_bytes
+
+
+def memory_limit_bytes(instance: Instance) -> float:
+    """Return the bytes of a GPU's memory that a layout may fill: HBM less a fraction, then the framework's constant."""
+    gpu = instance.hardware.accelerator
+    return gpu.hbm_bytes * (1 - instance.limits.memory_reserve_fraction) - gpu.memory_reserve_bytes

@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def peak_flop_per_second(self) -> float:
-        """Return the peak FLOP per second of one GPU in the number format of the products."""
+        """Return the peak FLOP per second of one GPU in a layer's operations, in the number format of the products."""
         return self.gpu.peak_flop_per_second[self.precision.compute]
 
 
@@ -114,7 +114,7 @@ def attention_dtype(m: Machine) -> Dtype:
 
 
 def attends_in_fp8(m: Machine) -> bool:
-    """Return whether flash attention multiplies in FP8: as the stack has it, where products run in 8 or 4 bits."""
+    """Return whether the operation of flash attention is in FP8: if the stack has it, and GEMMs have 8 or 4 bits."""
     return m.software.fp8_attention and m.software.flash_attention and m.precision.compute in NARROW
 
 

@@ -10,7 +10,7 @@ from planner.physics.training.transformer import training_flop
 
 
 def fitted_power_law(x: Sequence[float], y: Sequence[float], at: float) -> float:
-    """Fit a power law by least squares of logarithms to points of two different x or more; return y at an x."""
+    """Fit a scaling law's power law to points by least squares of logarithms, of two or more x; return y at an x."""
     u, w = np.log10(np.asarray(x, dtype=float)), np.log10(np.asarray(y, dtype=float))
     du = u - u.mean()
     slope = float(du @ (w - w.mean()) / (du @ du))
@@ -18,7 +18,7 @@ def fitted_power_law(x: Sequence[float], y: Sequence[float], at: float) -> float
 
 
 def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
-    """Return the parameters of the best model for a budget of FLOP, by points or a loss (Hoffmann 2022, eqs. 4, 10)."""
+    """Compute a scaling law's best parameters for a FLOP budget, by points or a loss (Hoffmann 2022, eqs. 4, 10)."""
     if isinstance(law, PointsLaw):
         return fitted_power_law(law.flop, law.parameters, flop)
     # The N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C.
@@ -27,12 +27,12 @@ def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
 
 
 def tokens_for(parameters: float, flop: float) -> float:
-    """Compute the training tokens that a FLOP budget leaves for a Transformer: C = 6·N·D."""
+    """Compute the training tokens that a scaling law's FLOP budget leaves for a Transformer: C = 6·N·D."""
     return float(flop / training_flop(parameters, 1.0))
 
 
 def loss(law: LossLaw, parameters: float, tokens: float) -> float:
-    """Compute a model's loss in nats a token after D tokens: E + A / N^alpha + B / D^beta (Hoffmann 2022, eq. 2)."""
+    """Compute a scaling law's loss in nats a token at D tokens: E + A / N^alpha + B / D^beta (Hoffmann 2022, eq. 2)."""
     return float(law.e + law.a / parameters**law.alpha + law.b / tokens**law.beta)
 
 
@@ -43,7 +43,7 @@ def power(law: PowerOf, *, tokens: float, flop: float, parameters: float) -> flo
 
 
 def layers_of(law: DepthLaw, hidden: float) -> float:
-    """Compute a model's layers by width: hidden / aspect, or (ln hidden - intercept) / slope (Levine 2020, eq. 10)."""
+    """Compute a depth scaling law's layers: h / aspect, or (ln h - intercept) / slope (Levine 2020, eq. 10)."""
     if law.kind == "aspect":
         return hidden / (law.aspect or 1.0)
     return max(1.0, (math.log(hidden) - (law.intercept or 0.0)) / (law.slope or 1.0))

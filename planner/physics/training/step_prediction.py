@@ -30,7 +30,7 @@ SECONDS_PER_DAY = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The conditions of a predicted step: the network's slowdowns, rates and round trips."""
+    """The conditions of step prediction: the network's slowdowns, rates and round trips."""
 
     pipeline_send_slowdown: float
     allreduce_slowdown: float
@@ -41,12 +41,12 @@ class Conditions:
 
 
 def free_conditions(slowdown: float = 1.0) -> Conditions:
-    """Return the conditions of a step on a free network, which slows nothing above the `slowdown` of its transport."""
+    """Return the conditions of step prediction on a free network, with only its transport's `slowdown`."""
     return Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
 
 
 def machine_of(instance: Instance) -> Machine:
-    """Return the machine for which an instance's steps are predicted."""
+    """Return the machine of an instance for which step prediction is made: GPU with its NIC, rack, software, model."""
     hardware, workload = instance.hardware, instance.workload
     return Machine(
         gpu=hardware.accelerator.replaced(nic_bytes_per_second=hardware.gpu_nic_bytes_per_second),
@@ -59,15 +59,9 @@ def machine_of(instance: Instance) -> Machine:
     )
 
 
-def memory_limit_bytes(instance: Instance) -> float:
-    """Return the bytes of a GPU's HBM that a layout may fill: less a fraction, then the constant for the framework."""
-    gpu = machine_of(instance).gpu
-    return gpu.hbm_bytes * (1 - instance.limits.memory_reserve_fraction) - gpu.memory_reserve_bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The inputs of a predicted step other than its counts of stages, replicas and micro-batches; times in seconds.
+    """The inputs of step prediction other than its counts of stages, replicas and micro-batches; times in seconds.
 
     Times of layers include the exchange of CP over racks at the transport's own slowdown, which is its whole slowdown
     under one leaf.
@@ -111,7 +105,7 @@ class Pipeline:
 def pipeline_of(
     machine: Machine, shape: LayerShape, transport_slowdown: float, fronts: dict[LayerShape, LayerTimes] | None = None
 ) -> Pipeline:
-    """Time the pipeline of a layer strategy under ZeRO-0 and 1F1B, its stages in racks of their own.
+    """Predict the pipeline of a step for a layer shape under ZeRO-0 and 1F1B, its stages in racks of their own.
 
     `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes share them.
     """
@@ -140,7 +134,7 @@ def pipeline_of(
 
 
 def inside_rack(x: Pipeline) -> Pipeline:
-    """Return a step's pipeline as if all of its stages were in one rack, whose sends stay in the scale-up domain."""
+    """Return a predicted step's pipeline as if all stages were in one rack, whose sends stay in the scale-up domain."""
     seconds = collectives.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
     return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
@@ -204,7 +198,7 @@ def end_seconds(x: Pipeline, stages: Ints, pipeline: int) -> Num:
 
 
 def least_layers(x: Pipeline) -> int:
-    """Count the layers that lower bounds of a step may assume, each of a usual layer's time: at most the model's."""
+    """Count the layers by which a step's prediction is a lower bound, each of a usual layer's time."""
     # Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
     model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
     spared = transformer.front_layers(model) * max(0.0, -x.front_excess_seconds)
@@ -212,7 +206,7 @@ def least_layers(x: Pipeline) -> int:
 
 
 def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
-    """Count the fewest layers of a first stage whose first chunk, the largest, holds all dense front layers."""
+    """Count the fewest layers of a step's first stage whose first, largest chunk holds all dense front layers."""
     return max(virtual_stages, (transformer.front_layers(x.machine.model) - 1) * virtual_stages + 1)
 
 
@@ -250,7 +244,7 @@ def pipeline_bubble_seconds(sharded: ShardedTimes, counts: PipelineCounts, stage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutFibre:
-    """The fibre that a step's gradients cross between sites: sites, rate and round trip of the slowest link, trips."""
+    """The fibre over which a predicted step exchanges gradients between sites: slowest link's rate and round trip."""
 
     sites: int
     gbps: Num
@@ -267,7 +261,7 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
 def wan_tail_seconds(
     stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, backward_seconds: float
 ) -> Num:
-    """Compute the exposed seconds of the WAN exchange of the stage that ends last, round trips included."""
+    """Compute the exposed seconds of a step's WAN exchange of the stage that ends last, round trips included."""
     return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), backward_seconds, layers) + round_trips * rtt_ms / 1e3
 
 
@@ -286,7 +280,7 @@ def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: Pipeli
 
 
 def sends_beside_rings(x: Pipeline, counts: PipelineCounts, racks: Num) -> Num:
-    """Count the sends on a step's critical path that meet rings of the GPUs that send; none inside a rack."""
+    """Count the sends on a predicted step's critical path that meet rings of the GPUs that send; none inside a rack."""
     # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
     # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
     # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
@@ -313,7 +307,7 @@ def once_parts(
     *,
     alone: bool = False,
 ) -> dict[str, Num]:
-    """Compute the seconds of a step's parts that occur once, by the largest stage's `layers` and the largest chunk."""
+    """Predict the seconds of a step's parts that occur once, by the largest stage's `layers` and the largest chunk."""
     # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
     x, group = sharded.pipeline, sharded.group
@@ -400,12 +394,12 @@ def step_breakdown(
 
 
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:
-    """Compute the days to train: tokens over those of a step, at the share of time in which steps advance."""
+    """Predict the days to train from a step's seconds and tokens, and the share of time in which steps advance."""
     return tokens / tokens_per_step * step_seconds / availability / SECONDS_PER_DAY
 
 
 def days_of(instance: Instance, seconds_per_sequence: float) -> float:
-    """Compute the days to train on all tokens of an instance from the seconds a sequence."""
+    """Predict the days to train on all tokens of an instance from a step's seconds a sequence."""
     w = instance.workload
     return float(days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
 
@@ -441,7 +435,7 @@ def metrics(
         tokens_per_step=tokens,
         memory_bytes_per_gpu=sum(by_part.values()),
         memory_breakdown_bytes=by_part,
-        memory_limit_bytes=memory_limit_bytes(instance),
+        memory_limit_bytes=memory.memory_limit_bytes(instance),
         mfu=flop / (strategy.gpus * peak * seconds),  # without recompute (Chowdhery 2022, app. B)
         days_to_train=days,
         step_days_to_train=days_to_train(workload.tokens, tokens, seconds, 1.0),
@@ -459,7 +453,7 @@ def metrics(
 
 
 def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
-    """Return what of a layout's step prediction extrapolates from the measured runs, each with a sentence."""
+    """Return what a layout's step prediction extrapolates from the measured runs, each with a sentence."""
     if instance.hardware.pools:
         return {}
     m = machine_of(instance)

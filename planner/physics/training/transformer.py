@@ -1,4 +1,4 @@
-"""Work, size and kinds of layers of a Transformer, dense or with experts, and its best size for a FLOP budget.
+"""Work, size and kinds of layers of a Transformer, dense or with experts.
 
 Weights are those of the matrices: biases, norms and the like are left out, as 12·L·h² does.
 """

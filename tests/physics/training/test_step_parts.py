@@ -251,7 +251,7 @@ def test_figures_of_a_step() -> None:
     instance, s = load_instance(Path("instances/one-rack.json")), layout((40, 40), recompute="full")
     own = {"hardware__accelerator__hbm_bytes": 80e9, "hardware__accelerator__memory_reserve_bytes": 1e9}
     limited = instance.replaced(**own, limits__memory_reserve_fraction=0.05)
-    assert step_prediction.memory_limit_bytes(limited) == pytest.approx(75e9)
+    assert memory.memory_limit_bytes(limited) == pytest.approx(75e9)
     m, free = step_prediction.machine_of(instance), step_prediction.free_conditions()
     found = step_prediction.metrics(instance, free, s, useful_share=0.5)
     flop = found.tokens_per_step * model_flop_per_token(m.model, m.sequence)
