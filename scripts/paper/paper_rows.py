@@ -43,7 +43,7 @@ from paper_inputs import (
 
 from planner.instance.network import Wan
 from planner.instance.workload import LossLaw
-from planner.physics.site import site_power, wan
+from planner.physics.site import site_power, wan, wan_exchange
 from planner.physics.training import (
     collectives,
     memory,
@@ -368,10 +368,10 @@ def wide_area() -> Iterator[Row]:
     why = "all gradients over the racks of a site"
     yield Row("WAN message per rack by the text's own rule, 100T", "MB", None, by_rack / 1e6, why=why)
     link = Wan(rtt_ms_per_100_route_km=0.98)
-    yield Row("WAN rate per flow, 100T", "Gbps", 25, wan.need_gbps(share, WINDOW, 0.0))
+    yield Row("WAN rate per flow, 100T", "Gbps", 25, wan_exchange.need_gbps(share, WINDOW, 0.0))
 
     def need(c: Case) -> float:
-        return wan.need_gbps(wan.exchange_bytes(c.layer_gradients, 2), WINDOW, 0.0) / 1e3
+        return wan_exchange.need_gbps(wan_exchange.exchange_bytes(c.layer_gradients, 2), WINDOW, 0.0) / 1e3
 
     why = "14 Tbps in 100 ms is 175 GB, a layer's gradients are 223 GB"
     yield Row("WAN all-reduce, 100T", "Tbps", 14, need(bigger), right=need(bigger), why=why)

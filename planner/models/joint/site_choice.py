@@ -27,7 +27,8 @@ from planner.models.sites.split_model import RULES, build
 from planner.models.wan_design import RouteOption
 from planner.physics.network import fabric_designs
 from planner.physics.site import cost
-from planner.physics.site.wan import SiteFibre, assumed_window_seconds
+from planner.physics.site.wan import SiteFibre
+from planner.physics.site.wan_exchange import assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, UnansweredError, Values

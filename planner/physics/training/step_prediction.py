@@ -14,7 +14,7 @@ from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
 from planner.physics import Ints, Num
 from planner.physics.network.transport import wait_for_others
-from planner.physics.site import wan
+from planner.physics.site import wan_exchange
 from planner.physics.training import collectives, data_parallel, layer_time, memory, schedule, step_errors, transformer
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.data_parallel import ReplicaGroup
@@ -272,7 +272,7 @@ def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: Pipeli
     if fibre is None or fibre.sites < 2:
         return 0.0
     gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=counts.pipeline)
-    size = wan.exchange_bytes(gradients, fibre.sites)
+    size = wan_exchange.exchange_bytes(gradients, fibre.sites)
     backward = x.times.backward_seconds
     one = wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
     each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(counts.virtual_stages)
@@ -479,6 +479,6 @@ def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers:
     """Compute a step's exposed seconds of a pool's gradient exchange in the ring of pools; 0 without a link."""
     if link is None or training < 2:
         return 0.0
-    size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
+    size = wan_exchange.exchange_bytes(metrics.gradient_bytes_per_stage, training)
     backward = metrics.wan_window_seconds / layers
     return float(wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))
