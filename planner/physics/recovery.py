@@ -119,9 +119,11 @@ class CheckpointedJob:
 
 
 def job_of(instance: Instance) -> CheckpointedJob | None:
-    """Return the job that an instance's failures stop, of one GPU on the links that stop it least often, or None."""
-    # None without failure rates, and where the workload states the share of time that trains. A checkpoint of the job
-    # has the master weights and the optimiser of each parameter.
+    """Return the job that an instance's failures stop, of one GPU on the links that stop it least often; None if none.
+
+    None without failure rates, and where the workload states the share of time that trains. A checkpoint of the job
+    has the master weights and the optimiser of each parameter.
+    """
     rates, precision = instance.reliability, instance.workload.precision
     if rates is None or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
         return None

@@ -104,8 +104,10 @@ def years_of(days: float) -> float:
 
 
 def replacements(years: float, life_years: float | None, year: float = math.inf) -> int:
-    """Count the replacements of a run's purchase within `years`, or before the end of a year of them, from 0."""
-    # The k-th ends the k-th life: ceil(years / life) - 1 in all, 0 without a stated life.
+    """Count the replacements of a run's purchase within `years`, or before the end of a year of them, from 0.
+
+    The k-th ends the k-th life: ceil(years / life) - 1 in all, 0 without a stated life.
+    """
     if life_years is None:
         return 0
     count = max(0, math.ceil(years / life_years - ROUNDING) - 1)
@@ -169,8 +171,10 @@ def _not_counted(instance: Instance, bill: Cost, bought: Iterable[Bought], *, si
 def run_section(
     instance: Instance, days: float, bill: Cost, mw: Mapping[str, float], authority: Mapping[str, str]
 ) -> RunPlan:
-    """Compute the cost in USD and energy of a run of `days` days, by each site's MW and balancing authority."""
-    # Costs are of its years of operation, with cost and CO2 of a site's energy where price and carbon are known.
+    """Compute the cost in USD and energy of a run of `days` days, by power in MW and balancing authority of each site.
+
+    Costs are counted for its years of operation, with cost and CO2 of a site's energy where price and carbon are known.
+    """
     operation, grid, tokens = instance.operation or Operation(), instance.grid, instance.workload.tokens
     given = instance.limits.operation_years
     years, bought = years_of(days) if given is None else given, _bought(instance, bill.capex_usd)

@@ -127,9 +127,11 @@ class PowerNetwork:
         return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)
 
     def lodf(self, lines: Sequence[int]) -> Floats:
-        """Compute line outage distribution factors (LODF): after the loss, flow l is f_l + column[l] · f_line."""
-        # They are those of one of c circuits: the corridor's susceptance drops by 1/c, and its other circuits carry
-        # their part. The lines must not be bridges of one circuit, which `PowerNetwork.bridges` names.
+        """Compute line outage distribution factors (LODF): after the loss, flow l is f_l + column[l] · f_line.
+
+        They are those of one of c circuits: the corridor's susceptance drops by 1/c, and its other circuits carry their
+        part. The lines must not be bridges of one circuit, which `PowerNetwork.bridges` names.
+        """
         of = np.asarray(lines, dtype=np.int64)
         ends = self.flows(self._incidence(of))
         here, count = np.arange(len(of)), self.circuits[of]

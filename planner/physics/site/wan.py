@@ -169,9 +169,11 @@ def _edge(wan: Wan, edge: FibreEdge, start: Place, end: Place, *, cut: bool = Tr
 
 
 def reach(wan: Wan, places: Mapping[str, Place]) -> tuple[dict[Pair, float], frozenset[Pair]]:
-    """Compute the WAN's fibre route in km between every two places, and the pairs that no exchange can span."""
-    # Where no route is, the length is the great circle times the factor. Disconnected are two places without a route,
-    # and under protection two that one cut separates: no form of the exchange survives that.
+    """Compute the WAN's fibre route in km between every two places, and the pairs that no exchange can span.
+
+    Where no route is, the length is the great circle times the factor. Disconnected are two places without a route, and
+    under protection two that one cut separates: no form of the exchange survives that.
+    """
     km: dict[Pair, float] = {}
     ordered = sorted(places.items())
     for i, (one, at) in enumerate(ordered):

@@ -43,10 +43,12 @@ class Form:
 
 
 def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the WAN exchange by a ring: reduce-scatter, all-gather in 2·(n-1) steps of S/n, by the slowest link."""
+    """Return the WAN exchange by a ring: reduce-scatter, all-gather in 2·(n-1) steps of S/n, one way of slowest link.
 
-    # That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
-    # the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
+    That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
+    the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
+    """
+
     def length(order: Sequence[str]) -> tuple[float, float]:
         hops = [rtt_ms(one, other) for one, other in pairwise((*order, order[0])) if one != other]
         return (max(hops, default=0.0), sum(hops))
@@ -79,9 +81,11 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
-    """Return the WAN exchange by two levels: reduce-scatter in groups of sites, all-reduce across; None if unequal."""
-    # With m groups of g, both 2 or more, a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the
-    # bytes of one ring over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
+    """Return the WAN exchange by two levels of sites, reduce-scatter inside groups, all-reduce across; None if unequal.
+
+    With m groups of g, both 2 or more, a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the
+    bytes of one ring over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
+    """
     g, m = len(groups[0]) if groups else 0, len(groups)
     if m < 2 or g < 2 or any(len(group) != g for group in groups):
         return None

@@ -154,10 +154,12 @@ def tensor_seconds(m: Machine, s: LayerShape, *, gathered: float) -> tuple[float
 
 
 def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
-    """Compute the seconds of a micro-batch's TP collectives of the embedding and of the head, forward and backward."""
-    # Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the
-    # loss sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where
-    # it is fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
+    """Compute the seconds of a micro-batch's TP collectives of the embedding and of the head, forward and backward.
+
+    Both divide the vocabulary: ranks sum the embeddings of the tokens, and the gradients of the head's input; the
+    loss sums its largest logits, the sums of their exponentials and the labels' logits, the latter two at once where
+    it is fused (Megatron-LM: Shoeybi 2019, section 3; fused_cross_entropy.py).
+    """
     if s.tensor_parallel == 1:
         return 0.0, 0.0
     one = sum(tensor_seconds(m, s, gathered=m.precision.collective_bytes)) + m.software.collective_seconds
@@ -165,11 +167,13 @@ def end_exchange_seconds(m: Machine, s: LayerShape) -> tuple[float, float]:
 
 
 def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ffn: bool = False) -> float:
-    """Compute the exposed seconds of a layer's TP collectives in one pass, or of those of its FFN alone."""
-    # 1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
-    # under sequence parallelism a reduce-scatter and an all-gather of as many elements (Korthikanti 2022, section 4.2),
-    # of which the framework may hide a share. Routed experts take their tokens split as they are: no exchange. 2-D (t =
-    # t_in x t_out): every product's result is reduced over t_in and its input's gradient over t_out.
+    """Compute the exposed seconds of a layer's TP collectives in one pass, or of those of its FFN alone.
+
+    1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
+    under sequence parallelism a reduce-scatter and an all-gather of as many elements (Korthikanti 2022, section 4.2),
+    of which the framework may hide a share. Routed experts take their tokens split as they are: no exchange. 2-D (t =
+    t_in x t_out): every product's result is reduced over t_in and its input's gradient over t_out.
+    """
     t, model = s.tensor_parallel, m.model
     if t == 1:
         return 0.0
@@ -229,11 +233,13 @@ def overlaps_experts(m: Machine, s: LayerShape) -> bool:
 
 
 def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf) -> float:
-    """Compute the exposed seconds of a layer's all-to-alls of experts in one pass: dispatch of tokens, and combine."""
-    # Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
-    # and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
-    # 2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time: it receives more than its
-    # share where routing is not even. Of what overlaps, `passes` hide their own seconds at most.
+    """Compute the exposed seconds of the experts' all-to-all collectives of a layer in one pass: dispatch and combine.
+
+    Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
+    and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
+    2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time: it receives more than its
+    share where routing is not even. Of what overlaps, `passes` hide their own seconds at most.
+    """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
         return 0.0
@@ -257,9 +263,11 @@ def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
 
 
 def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside: bool = False) -> float:
-    """Compute the seconds of a pipeline send, by NIC or `inside` a rack, and of the TP ranks' all-gather behind it."""
-    # Under sequence parallelism the next layer wants its input split as it arrives: no gather (Narayanan 2021, section
-    # 4.1; Korthikanti 2022, section 4.2).
+    """Compute the seconds of a pipeline send, by NIC or `inside` a rack, and of the TP ranks' all-gather behind it.
+
+    Under sequence parallelism the next layer wants its input split as it arrives: no gather (Narayanan 2021, section
+    4.1; Korthikanti 2022, section 4.2).
+    """
     level, size, gather = scale_up(m, 2) if inside else nic(m, 2, slowdown), pipeline_send_bytes(m, s), 0.0
     if m.software.pipeline_scatter and not s.sequence_parallel:
         gather = float(all_gather(size * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))

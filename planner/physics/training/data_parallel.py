@@ -30,9 +30,11 @@ class ReplicaGroup:
 
 
 def replica_exchange(m: Machine, s: LayerShape, weights: Weights, group: ReplicaGroup) -> Callable[..., Num]:
-    """Return the seconds in which data-parallel replicas reduce-scatter or gather weights, by bytes of an element."""
-    # First inside the rack, then between racks by NICs: those of `layers` layers (1) and `end` embeddings (0). Routed
-    # experts are shared by one in `expert_parallel` of the GPUs. The racks of CP ranks are among the group's.
+    """Return the seconds in which data-parallel replicas reduce-scatter or gather weights, by bytes of an element.
+
+    They are exchanged inside the rack, then between racks by NICs: those of `layers` layers (1), `end` embeddings (0).
+    """
+    # Routed experts are shared by one in `expert_parallel` of the GPUs. The racks of CP ranks are among the group's.
     inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
     steps, by_byte = reduce_scatter_terms((scale_up(m, inside), nic(m, racks, slowdown)))
     more_steps, by_expert_byte = 0.0, 0.0
@@ -69,11 +71,13 @@ def data_parallel_tail_seconds(
     layers: Num,
     end: Num,
 ) -> Num:
-    """Compute the exposed seconds of the data-parallel exchange of a stage's `layers` (Rajbhandari 2020, section 7)."""
-    # Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
-    # (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
-    # framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3 have reduced theirs
-    # in every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
+    """Compute the exposed seconds of the data-parallel exchange of a stage's `layers` (Rajbhandari 2020, section 7).
+
+    Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
+    (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
+    framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3 have reduced theirs in
+    every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
+    """
     spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else gathered_bytes(m)
     exchange, rate = replica_exchange(m, s, w, group), m.software.data_efficiency
 

@@ -55,14 +55,17 @@ class StoredTensor:
 
 @lru_cache(maxsize=64)
 def stored_tensors(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[StoredTensor, ...]:
-    """List the tensors that a layer keeps in memory for its backward pass, but for scores and masks of dropout."""
-    # For the plain GPT they are 4·h elements whole and 12·h divided, which at two bytes and with two masks of h bytes
-    # give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t). Inputs of products are kept in the products' type; tensors that
-    # norms, attention and activations read again stay as wide as activations are. Modules are those of Megatron-Core
-    # (transformer_config.py, recompute_modules): those that discard their output (layernorm, moe_act, mla_up_proj) and
-    # those that keep their input alone (mlp, moe, shared_experts). Only a norm that is a module of its own is run
-    # again, in front of latent attention and of experts; Transformer Engine fuses the others with the product behind
-    # them (gpt_layer_specs.py). A dense FFN has the norm of its input run again with it.
+    """List the tensors that a layer keeps in memory for its backward pass, but for scores and masks of dropout.
+
+    For the plain GPT they are 4·h elements whole and 12·h divided, which at two bytes and with two masks of h bytes
+    give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t). Inputs of products are kept in the products' type; tensors that
+    norms, attention and activations read again stay as wide as activations are. Modules are those of Megatron-Core
+    (transformer_config.py, recompute_modules): those that discard their output (layernorm, moe_act, mla_up_proj) and
+    those that keep their input alone (mlp, moe, shared_experts).
+    """
+    # Only a norm that is a module of its own is run again, in front of latent attention and of experts; Transformer
+    # Engine fuses the others with the product behind them (gpt_layer_specs.py). A dense FFN has the norm of its input
+    # run again with it.
     h, latent, experts = model.hidden, model.latent_attention, model.experts if routed else None
     before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
     of_norm: tuple[RecomputeModule, ...] = () if latent is None else ("layernorm",)
@@ -109,13 +112,15 @@ class ElementBytes(NamedTuple):
 def activation_bytes_per_layer(
     model: Model, sequence: Num, s: LayerShape, sizes: ElementBytes, *, routed: bool = False, imbalance: float = 1.0
 ) -> Num:
-    """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass."""
-    # Korthikanti 2022, eqs. 1-4, with the element size free: at 2 bytes and one-byte masks none is s·b·h·(10 + 24/t +
-    # 5·a·s/(h·t)); sequence parallelism divides the 10 too; selective drops the a·s² term (as a flash kernel does);
-    # full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context parallelism
-    # divides the tokens. Kernels without dropout keep no masks (of 0 bytes). Where inputs of products are narrower, the
-    # attention's output is kept in both types, for its own backward and for the projection's (Transformer Engine saves
-    # the cast input of a product).
+    """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass.
+
+    Korthikanti 2022, eqs. 1-4, with the element size free: at 2 bytes and one-byte masks none is
+    s·b·h·(10 + 24/t + 5·a·s/(h·t)); sequence parallelism divides the 10 too; selective drops the a·s² term (as a flash
+    kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context
+    parallelism divides the tokens. Kernels without dropout keep no masks (of 0 bytes). Where inputs of products are
+    narrower, the attention's output is kept in both types, for its own backward and for the projection's (Transformer
+    Engine saves the cast input of a product).
+    """
     tokens, element = s.tokens(sequence), sizes.other
     if s.recompute == "full":
         return element * tokens * model.hidden / s.split
@@ -215,10 +220,12 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
 def gpu_state_bytes(
     m: Machine, s: LayerShape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
 ) -> Num:
-    """Compute the bytes of memory of a GPU's weights, gradients and optimiser: `layers` layers, `ends` embeddings."""
-    # `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
-    # same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
-    # copies and buckets are counted too.
+    """Compute the memory in bytes of a GPU's weights, gradients and optimiser, for `layers` layers, `ends` embeddings.
+
+    `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
+    same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
+    copies and buckets are counted too.
+    """
     _, context, _ = s.degrees
     compute, working, cast = m.precision.compute, m.precision.working_parameter_bytes, 0.0
     if compute in operations.NARROW and working >= COMPUTE_BYTES["fp8"]:
@@ -247,9 +254,11 @@ def gpu_state_bytes(
 
 
 def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0) -> Num:
-    """Compute the bytes of dummy gradients in a GPU's memory: one tensor for each shape of weights in all layers."""
-    # A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
-    # to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
+    """Compute the bytes of dummy gradients in a GPU's memory: one tensor for each shape of weights in all layers.
+
+    A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
+    to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
+    """
     model = m.model
     one = w.shared + (0.0 if model.experts is None else transformer.ffn_parameters(model, model.experts.ffn))
     dense = w.front - transformer.attention_parameters(model) / s.tensor_parallel
@@ -305,10 +314,12 @@ def memory_by_part(
     replicas: Num,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes of memory by part on a GPU of a stage, of its layers some recomputed and `front` ones dense."""
-    # It broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight; recomputed layers
-    # are spread over all chunks, front layers are in the first. The bytes that the head needs at its peak beyond the
-    # rest are counted under `logits`.
+    """Compute the bytes of memory by part on a GPU of a stage, of its layers some recomputed and `front` ones dense.
+
+    It broadcasts over everything but the shape.
+    """
+    # An interleaved stage keeps its chunks in flight; recomputed layers are spread over all chunks, front layers are in
+    # the first. The bytes that the head needs at its peak beyond the rest are counted under `logits`.
     w, each = weights_of(m, s), layer_bytes(m, s)
     pipeline, virtual_stages = counts.pipeline, counts.virtual_stages
     stage, layers, recomputed = (np.asarray(x) for x in (stage, layers, recomputed))

@@ -94,10 +94,12 @@ def block_of(
 
 
 def padded(m: Machine, s: LayerShape) -> Machine:
-    """Return the machine with sequences padded for a parallel strategy's layers: work, bytes and time are of these."""
-    # Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
-    # arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
-    # CP·lcm(2, TP). Without it, and without CP, whole parts are enough: a multiple of CP.
+    """Return the machine with sequences padded for a parallel strategy's layers: work, bytes and time are of these.
+
+    Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
+    arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
+    CP·lcm(2, TP). Without it, and without CP, whole parts are enough: a multiple of CP.
+    """
     unit = s.context_parallel * (math.lcm(2, s.tensor_parallel) if s.sequence_parallel else 1)
     sequence = -(-m.sequence // unit) * unit
     return m if sequence == m.sequence else replace(m, sequence=sequence)

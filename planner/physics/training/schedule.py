@@ -29,16 +29,19 @@ class PipelineCounts:
 
 
 def bubble_seconds(order: Schedule, counts: PipelineCounts, passes: tuple[Num, Num, Num], send: Num) -> Num:
-    """Compute the idle seconds of one of p equal stages in a step, the bubble, from the passes F, B, W of a chunk."""
-    # 1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section
-    # 2.2), and the 2·(p·v-1) sends S on the first micro-batch's way through the chunks and back. Beside the work of the
-    # effective micro-batches exact without sends; with them and v > 1, exact while none takes longer than F or B+W.
-    # With them and v = 1, filling and draining alone: p micro-batches wait for one round trip, so another
-    # 2·⌊(m-1)·(p-1)/p⌋ sends show in the step however well they overlap. ZB-H1 (v = 1) delays W: (p-1)·(F+B+2·S), less
-    # min(W - 2·S, F, B - S) for each of the min(m, p) - 1 delayed W. From p micro-batches on and without sends that is
-    # (p-1)·(F+B-min(F,B,W)): the (p-1)·(F+B-W) of Qi 2023 (Zero Bubble, arXiv 2401.10241, table 2) where W is the
-    # shortest pass, else what filling (F) or the way back (B) costs. Exact without sends; with them exact for m > p and
-    # 2·S ≤ W, an upper bound for m ≤ p, a lower one for m > p and 2·S > W.
+    """Compute the idle seconds of one of p equal stages in a step, the bubble, from the passes F, B, W of a chunk.
+
+    1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section
+    2.2), and the 2·(p·v-1) sends S on the first micro-batch's way through the chunks and back. Beside the work of the
+    effective micro-batches exact without sends; with them and v > 1, exact while none takes longer than F or B+W. With
+    them and v = 1, filling and draining alone: p micro-batches wait for one round trip, so another 2·⌊(m-1)·(p-1)/p⌋
+    sends show in the step however well they overlap.
+
+    ZB-H1 (v = 1) delays W: (p-1)·(F+B+2·S), less min(W - 2·S, F, B - S) for each of the min(m, p) - 1 delayed W. From p
+    micro-batches on and without sends that is (p-1)·(F+B-min(F,B,W)): the (p-1)·(F+B-W) of Qi 2023 (Zero Bubble, arXiv
+    2401.10241, table 2) where W is the shortest pass, else what filling (F) or the way back (B) costs. Exact without
+    sends; with them exact for m > p and 2·S ≤ W, an upper bound for m ≤ p, a lower one for m > p and 2·S > W.
+    """
     (forward, back, weights), p = passes, counts.pipeline
     if order == "zb-h1":
         saving = np.minimum(np.minimum(weights - 2 * send, back - send), forward)
@@ -48,10 +51,12 @@ def bubble_seconds(order: Schedule, counts: PipelineCounts, passes: tuple[Num, N
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:
-    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p."""
-    # m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
-    # round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
-    # overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
+    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p.
+
+    m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
+    round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
+    overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
+    """
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
 
@@ -88,9 +93,11 @@ def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
 
 
 def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
-    """Return whether a pipeline schedule lets the experts' exchange overlap: of one stage, or interleaved."""
-    # Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
-    # (transformer_config.py, overlap_moe_expert_parallel_comm).
+    """Return whether a pipeline schedule lets the experts' exchange overlap: of one stage, or interleaved.
+
+    Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
+    (transformer_config.py, overlap_moe_expert_parallel_comm).
+    """
     return (np.asarray(pipeline) == 1) | (np.asarray(virtual_stages) > 1)
 
 
@@ -206,10 +213,12 @@ def excess_seconds(
     head: tuple[float, float] = (0.0, 0.0),
     smaller_first: bool = False,
 ) -> float:
-    """Return the seconds that unequal chunks add to a pipeline: m stages, and the largest chunk on the other stages."""
-    # `passes`: seconds of a layer forward, backward, and recomputed. With a short last round the closed form counts its
-    # waits already, and the larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a
-    # stage, the smallest, and fills it up to the largest.
+    """Return the seconds that unequal chunks add to a pipeline: m stages, and the largest chunk on the other stages.
+
+    `passes`: seconds of a layer forward, backward, and recomputed. With a short last round the closed form counts its
+    waits already, and the larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a
+    stage, the smallest, and fills it up to the largest.
+    """
     pipeline, v, micro_batches = int(counts.pipeline), int(counts.virtual_stages), int(counts.micro_batches)
     ahead, back, recompute = passes
     if v == 1 or pipeline == 1 or (layers % v == 0 and recomputed % v == 0):

@@ -105,8 +105,10 @@ class Pipeline:
 def pipeline_of(
     machine: Machine, shape: LayerShape, transport_slowdown: float, fronts: dict[LayerShape, LayerTimes] | None = None
 ) -> Pipeline:
-    """Predict the pipeline of a step for a layer shape under ZeRO-0 and 1F1B, its stages in racks of their own."""
-    # `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes share them.
+    """Predict the pipeline of a step for a layer shape under ZeRO-0 and 1F1B, its stages in racks of their own.
+
+    `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes share them.
+    """
     m = padded(machine, shape)
     times = front = layer_time.layer_times(m, shape, transport_slowdown)
     if transformer.front_layers(m.model):

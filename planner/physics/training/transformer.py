@@ -66,19 +66,23 @@ def total_parameters(model: Model) -> int:
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
-    """Count the weights of a Transformer that one token meets: experts of each layer, head, and perhaps `embedding`."""
-    # The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
-    # and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
-    # and Kimi K2 (32.6B) come out with the embedding counted too; where it is tied to the head, it counts once.
+    """Count the weights of a Transformer that one token meets: experts of each layer, head, and perhaps `embedding`.
+
+    The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b)
+    and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B)
+    and Kimi K2 (32.6B) come out with the embedding counted too; where it is tied to the head, it counts once.
+    """
     ends = 2 if embedding and not model.tied_embeddings else 1
     return _over_layers(model, active=True) + ends * embedding_parameters(model)
 
 
 def attention_score_flop(model: Model, sequence: Num, micro_batch: Num, *, window: int | None = None) -> Num:
-    """Compute the forward FLOP of a Transformer layer's scores and their product with V, over all or a `window`."""
-    # Half of 4·b·s²·a·head (Narayanan 2021), as a causal kernel skips the masked half; under latent attention scores
-    # are as wide as a head's query, nope and rope, and the product as its value (arXiv 2412.19437, eqs. 9-10). Of s²/2
-    # pairs of query and key a window of w tokens leaves the sum of min(i + 1, w) over positions i, at most s²/2.
+    """Compute the forward FLOP of a Transformer layer's scores and their product with V, over a `window` (None: all).
+
+    Half of 4·b·s²·a·head (Narayanan 2021), as a causal kernel skips the masked half; under latent attention scores are
+    as wide as a head's query, nope and rope, and the product as its value (arXiv 2412.19437, eqs. 9-10). Of s²/2 pairs
+    of query and key a window of w tokens leaves the sum of min(i + 1, w) over the positions i, never more than s²/2.
+    """
     per_pair = micro_batch * model.heads * sum(head_widths(model))
     if window is None:
         return per_pair * sequence**2
