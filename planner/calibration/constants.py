@@ -13,8 +13,8 @@ from planner.instance.base_types import Count, Frozen, NonNegative, Positive, va
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Software
-from planner.physics.step_errors import SIXTEEN_BITS
 from planner.physics.training.operations import Machine
+from planner.physics.training.step_errors import SIXTEEN_BITS
 
 Kind = Literal["accelerators", "software"]
 TYPES: dict[Kind, type[Accelerator] | type[Software]] = {"accelerators": Accelerator, "software": Software}

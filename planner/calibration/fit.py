@@ -44,8 +44,7 @@ from planner.instance.base_types import Dtype
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import SWITCHES, Model, Precision, Software
-from planner.physics import step_errors
-from planner.physics.training import step_prediction
+from planner.physics.training import step_errors, step_prediction
 from planner.physics.training.operations import Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing
 from planner.physics.training.step_prediction import free_conditions

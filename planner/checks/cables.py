@@ -15,7 +15,7 @@ from planner.physics.network.clos_fabric import BLOCKS, Design, Ints
 from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.fabric_designs import stages as cable_stages
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import wan as wide_area
+from planner.physics.site import wan_exchange
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan_sections import LayoutPlan, SiteFabric
 
@@ -151,7 +151,7 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     if asked is not None:
         sync = [demand for demand in asked.demands.values() if demand.priority == 0 and site in (demand.a, demand.b)]
         return math.fsum(demand.gbps(asked.rtt_ms(demand.a, demand.b)) / demand.factor for demand in sync)
-    size = wide_area.exchange_bytes(metrics.gradient_bytes_per_stage, len(training))
+    size = wan_exchange.exchange_bytes(metrics.gradient_bytes_per_stage, len(training))
     exchange = size, sites.window_seconds(physics, layout, metrics)
     return transport.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
 

@@ -8,10 +8,9 @@ from planner.checks.rule import Violations, at_most, broken, figures, must_be, m
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import PINS
 from planner.instance.workload import Choose, LossLaw, Model, ModelChoice
-from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import site_power, wan
-from planner.physics.training import layer_time, transformer
+from planner.physics.training import scaling_laws, step_errors, step_prediction, transformer
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import strategy_of, unsupported
 from planner.physics.training.schedule import recomputed_alike
@@ -257,7 +256,7 @@ def _times(physics: PlanPhysics) -> tuple[dict[str, LayoutMetrics], dict[str, fl
     }
     seconds = max(own.step_seconds for own in predicted.values()) + max(exchanges.values())
     tokens = sum(pools.sequences[name] for name in predicted) * workload.sequence_length
-    days = layer_time.days_to_train(workload.tokens, tokens, seconds, workload.availability)
+    days = step_prediction.days_to_train(workload.tokens, tokens, seconds, workload.availability)
     return predicted, exchanges, seconds, days
 
 
@@ -285,7 +284,7 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
 
 
 def _loss(asked: Choose, parameters: float, tokens: float) -> float:
-    return transformer.loss(asked.law if isinstance(asked.law, LossLaw) else asked.loss, parameters, tokens)
+    return scaling_laws.loss(asked.law if isinstance(asked.law, LossLaw) else asked.loss, parameters, tokens)
 
 
 def stated_loss(physics: PlanPhysics) -> float | None:
@@ -330,7 +329,7 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
     yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
     rate, limits = asked.assumed_flop_per_second, physics.instance.limits
-    seconds = (limits.deadline_days or 0.0) * layer_time.SECONDS_PER_DAY
+    seconds = (limits.deadline_days or 0.0) * step_prediction.SECONDS_PER_DAY
     gpus = sum(physics.racks_by_site.values()) * physics.gpus_per_rack
     full = gpus * machine_of(physics.instance).peak_flop_per_second * seconds
     rule, what = "choice_figures[assumed]", "whether a rate is assumed"
@@ -352,7 +351,7 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
         if not (tried.replace(".", "").replace("e+", "").isdigit() and days > 0):
             yield broken("choice_figures[days_by_flop]", f"{days:g} days for {tried!r} FLOP")
         elif days <= (limits.deadline_days or 0.0) and float(tried) <= stated.flop * (1 + SIX_DIGITS):
-            off = min(off, abs(size / transformer.best_parameters(asked.law, float(tried)) - 1))
+            off = min(off, abs(size / scaling_laws.best_parameters(asked.law, float(tried)) - 1))
     # No model takes more compute than all GPUs have at peak by the deadline, nor than the bound.
     rule, most = "choice_figures[flop_bound]", max(full, stated.flop)
     yield from at_most(rule, stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
@@ -363,8 +362,8 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
 
 def _model_at(asked: Choose, flop: float) -> dict[str, float]:
     """Recompute FLOP, parameters, tokens and loss of the laws' best model for a compute, its shape open."""
-    size = transformer.best_parameters(asked.law, flop)
-    tokens = transformer.tokens_for(size, flop)
+    size = scaling_laws.best_parameters(asked.law, flop)
+    tokens = scaling_laws.tokens_for(size, flop)
     return {"flop": flop, "parameters": size, "tokens": tokens, "loss": _loss(asked, size, tokens)}
 
 
@@ -375,7 +374,7 @@ def compute_shares(
     """Check a chosen model's shares of peak compute: 6·N·D, parts of the step, idle, stops; and the critical batch."""
     law = asked.critical_batch
     if law is not None:
-        by_law = transformer.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
+        by_law = scaling_laws.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
         limit, tokens = max(by_law, float(physics.instance.workload.sequence_length)), metrics.tokens_per_step
         yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
     used, trained = layout.gpus_used, metrics.useful_share

@@ -12,7 +12,7 @@ from planner.instance.instance import Instance
 from planner.physics import Floats, recovery
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import CheckpointedJob
-from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.step_prediction import SECONDS_PER_DAY
 from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 
 GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, figures, must_be, must_equal, needs, once, show
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost, site_power, wan
+from planner.physics.site import cost, site_power, wan, wan_exchange
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.site.wan import Demand, Edge, SiteFibre
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, SitesPlan, WanDemand, WanPlan
@@ -168,10 +168,10 @@ class Requirements(NamedTuple):
 
     fibre: SiteFibre
     window_seconds: float
-    forms: tuple[wan.Form, ...]
-    form: wan.Form | None
+    forms: tuple[wan_exchange.Form, ...]
+    form: wan_exchange.Form | None
     demands: dict[tuple[str, str, str], Demand]
-    rtt_ms: wan.Rtt
+    rtt_ms: wan_exchange.Rtt
 
     def stated(self, design: WanPlan) -> Iterator[tuple[str, WanDemand, Demand]]:
         """Yield each wide-area demand of a fibre design: its name in brackets, as stated, and as recomputed."""
@@ -193,7 +193,7 @@ def window_seconds(physics: PlanPhysics, layout: LayoutPlan, metrics: LayoutMetr
     """Recompute the seconds in which the step assumes that sites exchange gradients."""
     size, assumed = metrics.gradient_bytes_per_stage, layout.assumptions
     rates = metrics.wan_window_seconds, assumed.wan_gbps, assumed.wan_rtt_ms
-    return wan.assumed_window_seconds(physics.wan, size, len(physics.replicas), *rates)
+    return wan_exchange.assumed_window_seconds(physics.wan, size, len(physics.replicas), *rates)
 
 
 def requirements(physics: PlanPhysics) -> Requirements | None:
@@ -210,8 +210,9 @@ def requirements(physics: PlanPhysics) -> Requirements | None:
         routes = net.routes(min(start, end), max(start, end), 1)
         return net.rtt_ms(routes[0]) if routes else math.inf
 
-    window, offered = window_seconds(physics, layout, metrics), wan.forms(groups, metrics.gradient_bytes_per_stage, rtt)
-    form = wan.choose_form(physics.wan, offered, window, rtt)
+    window = window_seconds(physics, layout, metrics)
+    offered = wan_exchange.forms(groups, metrics.gradient_bytes_per_stage, rtt)
+    form = wan_exchange.choose_form(physics.wan, offered, window, rtt)
     exchange = wan.sync_demands(physics.wan, form, window, rtt)
     every = (*exchange, *wan.traffic_demands(physics.wan, sorted(places), net.node))
     demands = {(demand.name, demand.a, demand.b): demand for demand in every}
@@ -238,10 +239,10 @@ def fastest_form(physics: PlanPhysics, req: Requirements, design: WanPlan) -> Vi
     yield from figures("fastest_form", design, chosen)
     names = [sorted(form.name for form in forms) for forms in (design.forms, req.forms)]
     yield from must_be("fastest_form", "forms", *names)
-    need = wan.form_need_gbps(req.form, physics.wan, req.window_seconds, req.rtt_ms) if req.form else math.inf
+    need = wan_exchange.form_need_gbps(req.form, physics.wan, req.window_seconds, req.rtt_ms) if req.form else math.inf
     for form in req.forms:
-        rate = wan.form_need_gbps(form, physics.wan, req.window_seconds, req.rtt_ms)
-        took = wan.seconds(form, physics.wan, need, req.rtt_ms) if math.isfinite(need) else None
+        rate = wan_exchange.form_need_gbps(form, physics.wan, req.window_seconds, req.rtt_ms)
+        took = wan_exchange.seconds(form, physics.wan, need, req.rtt_ms) if math.isfinite(need) else None
         found = {"order": form.order, "link_gbps": rate if math.isfinite(rate) else None, "seconds": took}
         for stated in (other for other in design.forms if other.name == form.name):
             yield from figures(f"fastest_form[{form.name}]", stated, found)

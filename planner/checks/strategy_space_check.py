@@ -25,10 +25,12 @@ from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.site import cost, site_power
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import memory, step_prediction
-from planner.physics.training.layer_time import SECONDS_PER_DAY, LayerTimes
-from planner.physics.training.operations import LayerShape, limits_expert_overlap
+from planner.physics.training.collectives import limits_expert_overlap
+from planner.physics.training.layer_time import LayerTimes
+from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import block_of, shape_values
 from planner.physics.training.schedule import Schedule, may_overlap_experts
+from planner.physics.training.step_prediction import SECONDS_PER_DAY
 from planner.physics.training.transformer import front_layers
 from planner.plan.certificate import JointProof
 
@@ -51,7 +53,7 @@ class Space:
         self.machine, self.rules = step_prediction.machine_of(instance), instance.workload.rules
         self.gpus, self.layers = self.machine.rack.gpus, self.machine.model.layers
         self.sequences = math.floor((instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)  # of a step
-        self.memory_limit = step_prediction.memory_limit_bytes(instance)
+        self.memory_limit = memory.memory_limit_bytes(instance)
         self.site_racks = MANY  # no bound without a grid
         if instance.grid is not None:
             modules = max((room for _, room in _rooms(instance, instance.grid)[0]), default=0.0)

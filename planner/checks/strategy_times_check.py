@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from planner.checks.strategy_space_check import Cut, CutPipelines, max_sites
 from planner.physics import Floats, Ints
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.data_parallel import ReplicaGroup
 from planner.physics.training.step_prediction import Pipeline, ShardedTimes
 from planner.physics.training.transformer import front_layers
 

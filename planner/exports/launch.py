@@ -15,9 +15,8 @@ from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
 from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software, rules_of
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
-from planner.physics.training.schedule import chunk_sizes, recomputed_alike
+from planner.physics.training.schedule import chunk_sizes, recomputed_alike, smaller_chunks_first
 from planner.physics.training.step_prediction import machine_of
-from planner.physics.training.transformer import smaller_chunks_first
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 

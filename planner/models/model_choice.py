@@ -11,7 +11,7 @@ from itertools import count
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Choose, DepthLaw, Experts, Family, LossLaw, Model
-from planner.physics.training import transformer
+from planner.physics.training import scaling_laws, transformer
 
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
 SCALE = 1000  # distances from a depth law are in whole thousandths of a layer
@@ -59,7 +59,7 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
         each, rest = two - one, 2 * one - two
         first = max(1, math.ceil(hidden / family.max_aspect), math.ceil((low - rest) / each))
         last = min(MAX_LAYERS, math.floor(hidden / family.min_aspect), math.floor((high - rest) / each))
-        law = transformer.layers_of(depth, hidden)
+        law = scaling_laws.layers_of(depth, hidden)
         fewest, most = -(-first // multiple), last // multiple
         for near in {math.floor(law / multiple), math.ceil(law / multiple)} if fewest <= most else ():
             layers = multiple * min(max(near, fewest), most)
@@ -88,7 +88,7 @@ def loss_law_of(choose: Choose) -> LossLaw:
 
 def model_for(choose: Choose, flop: float) -> ModelCandidate:
     """Return the family's model that scaling laws choose for `flop` of compute; InputError: no shape is near it."""
-    target, family = transformer.best_parameters(choose.law, flop), choose.family
+    target, family = scaling_laws.best_parameters(choose.law, flop), choose.family
     model = choose_shape(family, family.depth, target)
     if model is None:
         raise InputError(
@@ -97,10 +97,10 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
             f"{family.min_aspect:g} to {family.max_aspect:g}; widen tolerance or the aspect, or let less divide"
         )
     parameters = float(size(model))
-    tokens = transformer.tokens_for(parameters, flop)
+    tokens = scaling_laws.tokens_for(parameters, flop)
     batch, critical = choose.critical_batch, None
     if batch is not None:
-        critical = transformer.power(batch, tokens=tokens, flop=flop, parameters=parameters)
+        critical = scaling_laws.power(batch, tokens=tokens, flop=flop, parameters=parameters)
     return ModelCandidate(model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
 
 

@@ -19,9 +19,10 @@ from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models import Options, WanRequest
-from planner.physics.site import wan
+from planner.physics.site import wan, wan_exchange
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
-from planner.physics.site.wan import Demand, Edge, Form, Route, SiteFibre
+from planner.physics.site.wan import Demand, Edge, Route, SiteFibre
+from planner.physics.site.wan_exchange import Form
 from planner.plan.certificate import ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
@@ -90,8 +91,8 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     places = {site: (nodes[site].latitude, nodes[site].longitude) for site in request.sites}
     net = wan.fibre_of(links, wan.places_of(links, places))
     window, rtt_ms = request.window_seconds, net.shortest_rtt_ms
-    forms = wan.forms(groups, request.stage_bytes, rtt_ms)
-    form = wan.choose_form(links, forms, window, rtt_ms)
+    forms = wan_exchange.forms(groups, request.stage_bytes, rtt_ms)
+    form = wan_exchange.choose_form(links, forms, window, rtt_ms)
     demands = [*wan.sync_demands(links, form, window, rtt_ms)]
     demands += wan.traffic_demands(links, request.sites, net.node)
     priced = any(any(edge.prices) for edge in net.edges.values())
@@ -233,12 +234,12 @@ def with_plan(
         bound=bound,
         seconds=deadline.elapsed,
     )
-    request = data.request
+    request, rtt_ms = data.request, data.fibre.shortest_rtt_ms
     size, window = request.stage_bytes, request.window_seconds
-    needs = {form: wan.form_need_gbps(form, data.wan, window, data.fibre.shortest_rtt_ms) for form in data.forms}
+    needs = {form: wan_exchange.form_need_gbps(form, data.wan, window, rtt_ms) for form in data.forms}
     rate, forms = needs[data.form] if data.form else math.inf, list[ExchangeForm]()
     for form, need in needs.items():
-        seconds = wan.seconds(form, data.wan, rate, data.fibre.shortest_rtt_ms) if math.isfinite(rate) else None
+        seconds = wan_exchange.seconds(form, data.wan, rate, rtt_ms) if math.isfinite(rate) else None
         link_gbps = need if math.isfinite(need) else None
         fields = {"name": form.name, "order": form.order, "link_gbps": link_gbps, "seconds": seconds}
         forms.append(ExchangeForm.model_validate(fields))

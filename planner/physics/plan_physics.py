@@ -29,7 +29,7 @@ MAX_CHUNKS = 10_000  # of a stage's layers; more would be walked through one by 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoweredSite:
-    """A site of a plan with its power node and the balancing authority of that node."""
+    """A site in a plan's physics, with its power node and the balancing authority of that node."""
 
     site: Site
     node: PowerNode
@@ -45,34 +45,34 @@ class PlanPhysics:
 
     @property
     def instance(self) -> Instance:
-        """Return the instance that the plan holds, as solved."""
+        """Return the instance, as solved, from which a plan's physics is computed."""
         return self.plan.instance
 
     @property
     def grid(self) -> Grid:
-        """Return the plan's grid, or an empty one; only for rules over sites of `standing`, whose nodes are known."""
+        """Return the grid in a plan's physics, or an empty one; only for sites of `standing`, whose nodes are known."""
         return self.instance.grid or Grid(balancing_authorities=(), nodes=())
 
     @property
     def wan(self) -> Wan:
-        """Return the plan's wide area between sites; by default fibre on the default route at default prices."""
+        """Return the wide area in a plan's physics; by default fibre on the default route at default prices."""
         return self.instance.wan or Wan()
 
     @property
     def gpus_per_rack(self) -> int:
-        """Return the GPUs of a rack of the plan: the rails of its leaf domain."""
+        """Return the GPUs of a rack in a plan's physics: the rails of its leaf domain."""
         return self.instance.hardware.rack.gpus
 
     @property
     def transport_slowdown(self) -> float:
-        """Return the slowdown of the plan's transport itself: the simulated one, else the instance's constant."""
+        """Return the slowdown of the transport itself in a plan's physics: the simulated one, else the instance's."""
         if self.plan.transport is not None:
             return self.plan.transport.slowdown
         return self.instance.network.transport.slowdown if self.instance.network is not None else 1.0
 
     @cached_property
     def standing(self) -> tuple[PoweredSite, ...]:
-        """Return the plan's sites whose power node and balancing authority are known."""
+        """Return the sites in a plan's physics: those whose power node and balancing authority are known."""
         sites = self.plan.sites.sites if self.plan.sites and self.instance.grid else ()
         nodes = {node.id: node for node in self.grid.nodes}
         areas = {area.id: area for area in self.grid.balancing_authorities}
@@ -82,7 +82,7 @@ class PlanPhysics:
 
     @cached_property
     def racks_by_site(self) -> dict[str, int]:
-        """Return the racks of each site of the plan; none for pools, whose layouts are plans of their own."""
+        """Count the racks of each site in a plan's physics; none for pools, whose layouts are plans of their own."""
         if self.instance.hardware.pools:
             return {}
         if self.instance.grid is None:
@@ -90,17 +90,17 @@ class PlanPhysics:
         return {site.id: site.racks for site in self.plan.sites.sites} if self.plan.sites else {}
 
     def fabric_mw(self, site: str) -> float:
-        """Return the power of the fabric at a site of the plan, in MW; 0 without one."""
+        """Return the power of the fabric at a site in a plan's physics, in MW; 0 without one."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
         return fabrics[site].power_mw if site in fabrics else 0.0
 
     def load_mw(self, site: str, racks: int) -> float:
-        """Return the power at the grid connection of racks at a site of the plan with its fabric, in MW."""
+        """Compute the power at the grid connection of a site's racks and fabric in a plan's physics, in MW."""
         return site_power.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
 
     @cached_property
     def racks_in_use(self) -> dict[str, int]:
-        """Return the racks of each site of the plan that carry replicas."""
+        """Count the racks of each site that carry replicas in a plan's physics."""
         layout = self.plan.layout
         if layout is None or self.faults:
             return {}
@@ -108,18 +108,18 @@ class PlanPhysics:
         return {site: by_site.get(site, 0) * stages for site in self.replicas}
 
     def cabled_racks(self, site: str) -> int:
-        """Return the racks of a site that the plan's fabric joins."""
+        """Count the racks of a site that the fabric joins in a plan's physics."""
         fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
         return (fabric.cabled_racks if fabric else 0) or self.racks_by_site.get(site, 0)
 
     def wired_gpus_per_rack(self, site: str) -> int:
-        """Return the GPUs of each rack of a site that the plan's fabric joins."""
+        """Count the GPUs of each rack of a site that the fabric joins in a plan's physics."""
         fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
         return (fabric.wired_gpus_per_rack if fabric else 0) or self.gpus_per_rack
 
     @cached_property
     def built(self) -> dict[str, int]:
-        """Count the new circuits of a plan by grid corridor, of corridors that can be built."""
+        """Count the new circuits in a plan's physics by grid corridor, of corridors that can be built."""
         known, counts = {line.id for line in self.grid.new_lines}, Counter[str]()
         for line in self.plan.sites.new_lines if self.plan.sites else ():
             if line.line in known:
@@ -128,7 +128,7 @@ class PlanPhysics:
 
     @cached_property
     def steps(self) -> dict[str, int]:
-        """Count the steps of interconnect upgrades of a plan by power node, of nodes that can be upgraded."""
+        """Count the steps of interconnect upgrades in a plan's physics by power node, of nodes that can be upgraded."""
         known, counts = {node.id for node in self.grid.nodes if node.upgrade}, Counter[str]()
         for upgrade in self.plan.sites.upgrades if self.plan.sites else ():
             if upgrade.node in known:
@@ -137,7 +137,7 @@ class PlanPhysics:
 
     @cached_property
     def places(self) -> dict[str, Place]:
-        """Return the latitude and longitude of each open site of the plan, in degrees."""
+        """Return the latitude and longitude of each open site in a plan's physics, in degrees."""
         return {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
 
     @cached_property
@@ -145,23 +145,23 @@ class PlanPhysics:
         return reach(self.wan, self.places)[0]
 
     def route_km(self, start: str, end: str) -> float:
-        """Return the length of the shortest fibre route between two open sites of the plan, in km."""
+        """Return the length of the shortest fibre route between two open sites in a plan's physics, in km."""
         return self._routes.get((min(start, end), max(start, end)), 0.0)
 
     @cached_property
     def faults(self) -> list[str]:
-        """List the faults of the plan's layout: entries from which its physics cannot be computed."""
+        """List the faults of a layout from which a plan's physics cannot be computed."""
         return list(layout_faults(self.plan.layout)) if self.plan.layout else []
 
     @cached_property
     def replicas(self) -> dict[str, int]:
-        """Return the replicas by site of the plan, of sites that have any."""
+        """Return the replicas by site in a plan's physics, of sites that have any."""
         by_site = self.plan.layout.data_parallel_by_site if self.plan.layout else {}
         return {site: count for site, count in by_site.items() if count > 0}
 
     @cached_property
     def metrics(self) -> LayoutMetrics | None:
-        """Predict the metrics of the plan's layout from its strategy and its assumptions."""
+        """Predict the metrics of the layout in a plan's physics from its strategy and its assumptions."""
         layout = self.plan.layout
         if layout is None or self.faults:
             return None
@@ -172,13 +172,13 @@ class PlanPhysics:
 
     @cached_property
     def switches(self) -> dict[str, Switch]:
-        """Return the switches that the plan's fabric may be built from, by name."""
+        """Return the switches that the fabric may be built from in a plan's physics, by name."""
         network = self.instance.network
         return {switch.name: switch for switch in network.switches} if network else {}
 
     @cached_property
     def designs(self) -> dict[str, Design]:
-        """Return the design of the plan's fabric at each site, of fabrics whose choices can be computed with."""
+        """Return the fabric's design at each site in a plan's physics, of those whose choices can be computed with."""
         network, found = self.instance.network, dict[str, Design]()
         for site, fabric in self.plan.fabric.sites.items() if self.plan.fabric else ():
             racks, known = self.cabled_racks(site), {fabric.switch, *fabric.models} <= set(self.switches)
@@ -190,12 +190,12 @@ class PlanPhysics:
 
     @cached_property
     def wired(self) -> dict[str, Design]:
-        """Return the plan's fabric designs that can be wired: only these have counts."""
+        """Return the fabric designs in a plan's physics that can be wired: only these have counts."""
         return {site: design for site, design in self.designs.items() if not design.faults()}
 
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:
-        """Return the racks of each stage in rank order by site, of the plan's assignments that can be read."""
+        """Return the racks of each stage in rank order by site in a plan's physics, of assignments that can be read."""
         layout, placement, found = self.plan.layout, self.plan.placement, dict[str, list[list[int]]]()
         if placement is None or layout is None or self.faults:
             return {}
@@ -212,7 +212,7 @@ class PlanPhysics:
 
     @cached_property
     def crossings(self) -> dict[str, Locality]:
-        """Return the traffic of the plan's placement at each site across leaf domains, pods and zones."""
+        """Compute the traffic of the placement at each site in a plan's physics across leaf domains, pods and zones."""
         layout, stages = self.plan.layout, {site: own for site, own in self.stages.items() if site in self.wired}
         if layout is None:
             return {}
@@ -221,7 +221,7 @@ class PlanPhysics:
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:
-    """Read a hostlist of the racks of a plan's site, or return its fault; numbers are compared before expansion."""
+    """Read a site's hostlist of racks for a plan's physics, or return its fault; numbers are compared unexpanded."""
     outside = [number for number in re.findall(r"[0-9]+", text) if len(number) > 9 or int(number) >= racks]
     if outside:
         return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"
@@ -232,7 +232,7 @@ def racks_of(text: str, racks: int) -> list[int] | str:
 
 
 def layout_faults(layout: LayoutPlan) -> Iterator[str]:
-    """Yield faults of a plan's layout that make its figures meaningless, each with the expected value."""
+    """Yield the faults of a layout that make a plan's physics meaningless, each with the expected value."""
     counts = {name for name, field in LayoutPlan.model_fields.items() if field.annotation is int}
     for name, value in layout:
         if name in counts - {"gpus_used", "gpus_idle"} and not 1 <= value <= MAX_COUNT:

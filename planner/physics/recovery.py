@@ -20,8 +20,8 @@ from planner.instance.network import Network
 from planner.physics import Floats, Num
 from planner.physics.network.fabric_designs import lanes_of
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, strategy_of
+from planner.physics.training.step_prediction import SECONDS_PER_DAY
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import ReliabilityPlan
@@ -46,14 +46,14 @@ def gpu_links(network: Network | None, lanes: int) -> GpuLinks:
 
 
 def lanes_to_choose(instance: Instance) -> list[int]:
-    """List the numbers of lanes, and so of links that may fail, of a GPU's NIC in a fabric; none without a network."""
+    """List how many links of a GPU may fail and stop a job: the lanes that its NIC can have; none without a network."""
     network, nic = instance.network, instance.hardware.gpu_nic_bytes_per_second
     found = {lanes_of(switch, nic) for switch in (() if network is None else network.switches)}
     return sorted(lanes for lanes in found if network is not None and lanes <= network.max_lanes)
 
 
 def part_stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> dict[str, float]:
-    """Return a job's stops by kind of part in a second of one GPU at work, at the measured size."""
+    """Compute how often failures of each kind of part stop a job, a second of one GPU at work, at the measured size."""
     stopping = NO_LINKS if rates.lane_failover and links.links > 1 else links
     by_part: dict[str, float] = {}
     for name, part in rates.parts.items():
@@ -65,7 +65,7 @@ def part_stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) ->
 
 
 def stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> float:
-    """Return the stops of a job by all parts in a second of one GPU at work, at the measured size."""
+    """Compute how often failures of all parts stop a job, a second of one GPU at work, at the measured size."""
     return sum(part_stops_per_gpu_second(rates, links).values())
 
 
@@ -173,7 +173,7 @@ class Way:
 
 
 def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
-    """Yield a job's ways to resume after a failure, on spare racks only with `spares`."""
+    """Yield the ways of recovery in which a job resumes after a failure, on spare racks only with `spares`."""
     rates = job.r
     intervals = dict[tuple[bool, CheckpointTarget], Any]()  # whole jobs all start again from the same checkpoints
     for recovery in rates.recoveries:
@@ -353,7 +353,7 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareEffect:
-    """The effect of the spare racks at the sites of a plan."""
+    """The effect of spare racks on a job that fails: for how long racks are enough, and how many replicas are down."""
 
     enough_share: float  # share of time in which all sites have enough racks fit for work
     replicas_down: float  # mean number of replicas that racks out of service take down
@@ -362,7 +362,7 @@ class SpareEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """A plan's recovery with its spares: way to resume, stretch of its steps, and the spare racks at its sites."""
+    """A job's recovery from failures with its spares: way to resume, stretch of its steps, and spare racks by site."""
 
     way: Way
     stretch: float
@@ -375,7 +375,7 @@ class Upkeep:
 
 
 def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> SpareEffect:
-    """Compute the effect of spare racks from each site's (at work, spare); a missing rack takes its block down."""
+    """Compute what spare racks do for a failing job from sites' (at work, spare); one missing takes a block down."""
     racks = list(sites)
     return SpareEffect(
         enough_share=math.prod(enough_share(work, spare, rack_availability) for work, spare in racks),
@@ -387,7 +387,7 @@ def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, bloc
 def stretches(
     job: CheckpointedJob, standing: SpareEffect, known: Iterable[Way] | None = None
 ) -> Iterator[tuple[Any, Way]]:
-    """Yield (stretch, way) for each way to resume after a failure, by the spare racks at the sites; perhaps `known`."""
+    """Yield (stretch, way): how far failures stretch a job in each way of recovery, or `known`, by its spares."""
     # A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
     for way in ways(job, spares=standing.spares) if known is None else known:
         there = at_work_share(job, standing, way.recovery)
@@ -404,7 +404,7 @@ def at_work_share(job: CheckpointedJob, standing: SpareEffect, recovery: Recover
 
 
 def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> ReliabilityPlan:
-    """Return the reliability section (recovery and spares) of a plan whose steps take `step_days` without stops."""
+    """Compute the figures of a job's recovery from failures with spares; its steps take `step_days` undisturbed."""
     way, gpus = upkeep.way, float(job.gpus)
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
@@ -434,7 +434,7 @@ def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> Reliabili
 
 
 def best_stretch(instance: Instance, strategy: ParallelStrategy, step_seconds: float) -> float | None:
-    """Return the least stretch of a layout's steps over ways to resume and spares; None where failures do not count.
+    """Compute how far failures stretch a job's steps in the best recovery, spares among it; None if they do not count.
 
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
     number is given. InputError: no way to go on ever trains, as too few racks are fit for work at any time.
@@ -477,7 +477,7 @@ TARGET = 0.99  # share of time whose spares end half the curve of a plan that ha
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The inputs of a plan's useful share: job, racks at work and spare racks by site, availability, block replicas."""
+    """The inputs of a failing job's useful share: racks at work and spare by site, availability, block replicas."""
 
     job: CheckpointedJob
     needed: dict[str, int]
@@ -486,13 +486,13 @@ class Exposure:
     block_replicas: int
 
     def standing(self, spare_racks: Mapping[str, int]) -> SpareEffect:
-        """Compute the effect of a plan's spare racks, given their number by site."""
+        """Compute what spare racks do for a job that fails, given their number by site."""
         sites = [(count, spare_racks.get(site, 0)) for site, count in self.needed.items()]
         return standing_of(sites, self.rack_availability, self.block_replicas)
 
 
 def exposure_of(plan: Plan) -> Exposure | None:
-    """Return the inputs of a plan's useful share at other spares; None where the plan does not count failures."""
+    """Return the inputs of the useful share of a plan's job that fails; None where the plan does not count failures."""
     reliability, layout, alone, physics = plan.reliability, plan.layout, job_of(plan.instance), PlanPhysics(plan=plan)
     if reliability is None or layout is None or alone is None or physics.faults:
         return None
@@ -518,7 +518,7 @@ def exposure_of(plan: Plan) -> Exposure | None:
 
 
 def interval_curves(exposure: Exposure) -> dict[tuple[Recovery, CheckpointTarget], list[tuple[float, float]]]:
-    """Trace a plan's useful share over the seconds between checkpoints, for each way to resume, as (x, y) pairs."""
+    """Compute the useful share of a job that fails over the seconds between checkpoints, as (x, y) by way to resume."""
     standing = exposure.standing(exposure.spare_racks)
     own = list(ways(exposure.job, spares=standing.spares))
     known = [float(way.interval_seconds) for way in own if 0 < way.interval_seconds < math.inf]
@@ -534,7 +534,7 @@ def interval_curves(exposure: Exposure) -> dict[tuple[Recovery, CheckpointTarget
 
 
 def spare_points(exposure: Exposure) -> list[tuple[int, float]]:
-    """Trace the useful share over spare racks, to twice the plan's, or to those for 99 % of the time if it has none."""
+    """Compute the useful share of a failing job over spare racks, to twice the plan's, else those for 99 % of time."""
     whole = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
     if not any(whole.values()):
         whole = {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}

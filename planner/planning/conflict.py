@@ -18,7 +18,8 @@ from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.joint.strategy_tables import pipelines_in_memory
 from planner.physics.network.fabric_designs import min_fabric
-from planner.physics.training.step_prediction import machine_of, memory_limit_bytes
+from planner.physics.training.memory import memory_limit_bytes
+from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, decision_of
 from planner.planning.changed_instance import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict

@@ -19,15 +19,14 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION, DISPATCH_SECONDS
 from planner.models import Options
-from planner.physics import step_errors
 from planner.physics.recovery import best_stretch
 from planner.physics.site import cost
-from planner.physics.training import parallel_strategy, step_prediction
-from planner.physics.training.layer_time import overlaps_tensors
-from planner.physics.training.memory import memory_by_stage, worst_memory
+from planner.physics.training import parallel_strategy, step_errors, step_prediction
+from planner.physics.training.collectives import overlaps_tensors
+from planner.physics.training.memory import memory_by_stage, memory_limit_bytes, worst_memory
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers
-from planner.physics.training.step_prediction import free_conditions, machine_of, memory_limit_bytes
+from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan

@@ -27,7 +27,7 @@ from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.tied_plans import ended_by_choice, kept_within
 from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short

@@ -14,12 +14,10 @@ from planner.models.joint.search.free_network import problem_on
 from planner.models.joint.search.least_cost_of_ownership import least_run_cost
 from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.joint.strategy_space import JointProblem
-from planner.physics import step_errors
 from planner.physics.site import cost, site_power
-from planner.physics.training import step_prediction
-from planner.physics.training.layer_time import SECONDS_PER_DAY, days_of
+from planner.physics.training import step_errors, step_prediction
 from planner.physics.training.parallel_strategy import write_layout
-from planner.physics.training.step_prediction import machine_of, pool_exchange_seconds, pool_instance
+from planner.physics.training.step_prediction import days_of, machine_of, pool_exchange_seconds, pool_instance
 from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan import certificate
 from planner.plan.certificate import AlternativeProof, ObjectiveValue
@@ -64,7 +62,7 @@ def best_choice(
             return usd / flop
         racks = alone.hardware.racks or (budget / usd if usd else math.inf)
         seconds = float(training_flop(active_parameters(machine.model), alone.workload.tokens)) / (flop * racks)
-        return latest_start_days(alone) + seconds / SECONDS_PER_DAY
+        return latest_start_days(alone) + seconds / step_prediction.SECONDS_PER_DAY
 
     asked = [instance.replaced(hardware=alone) for alone in instance.hardware.each_alone()]  # its own first
     in_date = instance.objective.minimize == "finish_date"

@@ -24,7 +24,7 @@ from planner.physics import no_tick, recovery, ticking
 from planner.physics.network import transport
 from planner.physics.network.fabric_designs import min_fabric
 from planner.physics.network.locality import Locality, domain_racks, locality, lower_bound_split
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, wan_exchange
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
 from planner.physics.training.step_prediction import Conditions
@@ -227,8 +227,8 @@ def _fabrics_and_placement(
     wide, training = instance.wan or Wan(), set(choice.replicas_by_site)
     size, rates, fabrics = metrics.gradient_bytes_per_stage, dict[str, float](), dict[str, SiteFabric]()
     gbps, rtt_ms = (None, None) if fibre is None else (float(fibre.gbps), float(fibre.rtt_ms))
-    window = wan.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
-    exchange = wan.exchange_bytes(size, len(training)), window
+    window = wan_exchange.assumed_window_seconds(wide, size, len(training), metrics.wan_window_seconds, gbps, rtt_ms)
+    exchange = wan_exchange.exchange_bytes(size, len(training)), window
     min_split, crossings, sites = 0, list[Locality](), dict[str, SitePlacement]()
     for site, template in sorted(choice.templates.items()):
         own, blocks = template.design, choice.blocks_by_site[site]

@@ -20,10 +20,9 @@ from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.joint.joint_solution import strategy_of
 from planner.models.joint.search.free_network import fewest_racks
 from planner.models.model_choice import instance_with, loss_law_of, model_for
-from planner.physics.training import step_prediction, transformer
-from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training import scaling_laws, step_prediction, transformer
 from planner.physics.training.parallel_strategy import layout_values
-from planner.physics.training.step_prediction import free_conditions, machine_of
+from planner.physics.training.step_prediction import SECONDS_PER_DAY, free_conditions, machine_of
 from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -140,9 +139,9 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
 
     def ideal_at(flop: float) -> Ideal:
         """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
-        size = transformer.best_parameters(choose.law, flop)
-        of_size = transformer.tokens_for(size, flop)
-        return Ideal(flop=flop, parameters=size, tokens=of_size, loss=transformer.loss(law, size, of_size))
+        size = scaling_laws.best_parameters(choose.law, flop)
+        of_size = scaling_laws.tokens_for(size, flop)
+        return Ideal(flop=flop, parameters=size, tokens=of_size, loss=scaling_laws.loss(law, size, of_size))
 
     flop, seconds = float(transformer.training_flop(candidate.parameters, tokens)), deadline * SECONDS_PER_DAY
     peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
@@ -164,7 +163,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     shares |= {part: own / metrics.step_seconds * working for part, own in parts if own > 0}
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
-    loss = transformer.loss(law, candidate.parameters, tokens)
+    loss = scaling_laws.loss(law, candidate.parameters, tokens)
     choice = ModelChoice(
         flop=flop,
         flop_bound=most,
@@ -233,7 +232,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         "layers": candidate.model.layers,
         "hidden": candidate.model.hidden,
         "batch_tokens": asked.limits.max_batch_tokens or 0.0,
-        "loss": transformer.loss(loss_law_of(choose), candidate.parameters, candidate.tokens),
+        "loss": scaling_laws.loss(loss_law_of(choose), candidate.parameters, candidate.tokens),
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
     if found.racks is None or found.plan is None:

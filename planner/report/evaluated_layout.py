@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from planner.physics import step_errors
+from planner.physics.training import step_errors
 from planner.plan.plan_sections import LayoutMetrics, name_of_part
 from planner.planning.evaluate import Evaluation
 from planner.units import counted

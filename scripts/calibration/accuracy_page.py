@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from recent_classes import CLASSES
 
-from planner.physics.step_errors import ANY, COVERAGE
-from planner.physics.step_errors import table as errors_by_class
+from planner.physics.training.step_errors import ANY, COVERAGE
+from planner.physics.training.step_errors import table as errors_by_class
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, PICTURE = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "figures" / "accuracy.png"

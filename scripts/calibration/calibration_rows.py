@@ -23,7 +23,8 @@ from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.training import memory, step_prediction
-from planner.physics.training.operations import Machine, Recompute, limits_expert_overlap
+from planner.physics.training.collectives import limits_expert_overlap
+from planner.physics.training.operations import Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing
 from planner.physics.training.step_prediction import Conditions
 

@@ -16,7 +16,16 @@ from fitted_constants import TUNED
 from recent_classes import CLASSES
 from rule_of_thumb import errors_of_rule, key_of
 
-from planner.physics.step_errors import ANY, COVERAGE, MIN_ROWS, ErrorTable, classes_of, degrees_of, interval, width
+from planner.physics.training.step_errors import (
+    ANY,
+    COVERAGE,
+    MIN_ROWS,
+    ErrorTable,
+    classes_of,
+    degrees_of,
+    interval,
+    width,
+)
 
 SOURCE = (
     "scripts/calibration/calibrate.py --errors: published measured steps, each predicted with constants that were "

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from calibration_rows import Case
 
-from planner.physics.step_errors import interval
+from planner.physics.training.step_errors import interval
 
 SHORT_SECONDS = 0.6
 

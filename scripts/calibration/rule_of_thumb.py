@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from calibration_rows import Case
 
-from planner.physics.step_errors import width
+from planner.physics.training.step_errors import width
 from planner.physics.training.transformer import model_flop_per_token
 
 Key = tuple[str, str, str]

@@ -6,7 +6,7 @@ import closed_forms
 from paper_inputs import CASES, GPUS_PER_RACK, GPUS_PER_SITE, MS, NIC, RACKS, Row, level
 
 from planner.physics.network.clos_fabric import Design
-from planner.physics.training import layer_time
+from planner.physics.training import collectives
 
 
 def topology() -> Iterator[Row]:
@@ -74,7 +74,7 @@ def transport() -> Iterator[Row]:
         domains_per_pod=1,
     )
     yield Row("PP exchange at 4:1, 100T", "ms", 12, d.oversubscription["leaf"] * bigger.pipeline_send_seconds() / MS, 2)
-    turns = float(layer_time.all_reduce(0.0, level(bigger.peers, NIC, 5e-6))) / MS
+    turns = float(collectives.all_reduce(0.0, level(bigger.peers, NIC, 5e-6))) / MS
     yield Row("latency of the ring between racks at 5 us", "ms", 1, turns, 1, why="2·(103-1) round trips")
     late, iteration = (15 - 3) * MS * 2 * bigger.layers, 3 * bigger.forward_seconds() * bigger.layers
     yield Row("delay by ECMP collisions", "s", 5, late, 1, why="12 ms at every layer, forward and backward")

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Hardware, Rack
 from planner.instance.workload import Model, Precision, Software
-from planner.physics.training import layer_time, memory, operations, transformer
+from planner.physics.training import collectives, memory, operations, transformer
 
 TB, GB, MS, DAY = 1e12, 1e9, 1e-3, 86_400.0
 MATCH, CLOSE = 0.01, 0.03
@@ -205,7 +205,7 @@ class Case:
         shape = operations.LayerShape(
             tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False
         )
-        return layer_time.pipeline_send_bytes(machine, shape) / machine.gpu.nic_bytes_per_second
+        return collectives.pipeline_send_bytes(machine, shape) / machine.gpu.nic_bytes_per_second
 
 
 CASES = (
@@ -272,6 +272,6 @@ def plant(overhead: float = 1.0) -> Hardware:
     return Hardware(accelerator=gpu(), rack=rack(), facility_overhead_factor=overhead, cooling_kw_per_m2=2.076)
 
 
-def level(ranks: int, rate: float, latency: float = 0.0) -> tuple[layer_time.Level]:
+def level(ranks: int, rate: float, latency: float = 0.0) -> tuple[collectives.Level]:
     """Return the one level of the network that the paper's exchanges cross."""
-    return (layer_time.Level(ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)
+    return (collectives.Level(ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)

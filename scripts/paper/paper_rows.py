@@ -43,8 +43,15 @@ from paper_inputs import (
 
 from planner.instance.network import Wan
 from planner.instance.workload import LossLaw
-from planner.physics.site import site_power, wan
-from planner.physics.training import layer_time, memory, schedule, transformer
+from planner.physics.site import site_power, wan, wan_exchange
+from planner.physics.training import (
+    collectives,
+    memory,
+    scaling_laws,
+    schedule,
+    step_prediction,
+    transformer,
+)
 
 
 def infrastructure() -> Iterator[Row]:
@@ -79,13 +86,13 @@ def laws() -> dict[str, dict[str, list[float]]]:
     return data
 
 
-def scaling_laws() -> Iterator[Row]:
+def compute_optimal_sizes() -> Iterator[Row]:
     """Compute-optimal sizes (section 3.1)."""
     rate, points = RACKS * RACK_FLOP_PER_SECOND, laws()
     budgets = {"6 months": rate * MONTHS_6, "24 months": rate * MONTHS_24}
     two = points["chinchilla-2"]
     data, size = (
-        {k: transformer.fitted_power_law(two["flop"], two[what], c) / 1e12 for k, c in budgets.items()}
+        {k: scaling_laws.fitted_power_law(two["flop"], two[what], c) / 1e12 for k, c in budgets.items()}
         for what in ("tokens", "parameters")
     )
     yield Row("budget, 6 months", "1e27 FLOP", 519, budgets["6 months"] / 1e27, why="180 days at the whole sparse peak")
@@ -100,12 +107,12 @@ def scaling_laws() -> Iterator[Row]:
     yield Row("bytes per token behind 15 PB", "B", None, 15e15 / 3226e12, why="plausible; the paper gives no figure")
     for key, law in (("1", points["chinchilla-1"]), ("3", points["chinchilla-3"])):
         for months, c in budgets.items():
-            n = transformer.fitted_power_law(law["flop"], law["parameters"], c) / 1e12
+            n = scaling_laws.fitted_power_law(law["flop"], law["parameters"], c) / 1e12
             why = "the size hangs on the choice of approach"
             yield Row(f"parameters, {months}, by approach {key}", "T", None, n, why=why)
     loss = LossLaw.model_validate(points["parametric-2022"])
     for months, c in budgets.items():
-        value = transformer.best_parameters(loss, c) / 1e12
+        value = scaling_laws.best_parameters(loss, c) / 1e12
         yield Row(f"parameters, {months}, by the parametric loss", "T", None, value)
 
 
@@ -239,7 +246,7 @@ def compute() -> Iterator[Row]:
     yield Row("time per layer, backward, 100T", "ms", 290, 2 * CASES[0].forward_seconds() / MS)
 
     def days(c: Case, tokens: float) -> float:
-        return layer_time.days_to_train(tokens, c.replicas * SEQUENCE, 3 * c.forward_seconds(), 1.0)
+        return step_prediction.days_to_train(tokens, c.replicas * SEQUENCE, 3 * c.forward_seconds(), 1.0)
 
     bigger, smaller = CASES
     why = "on the paper's 3226T tokens"
@@ -259,12 +266,12 @@ def communication() -> Iterator[Row]:
 
 def allreduce_ms(size: float, ranks: int, rate: float) -> float:
     """Compute the milliseconds of an ideal all-reduce."""
-    return float(layer_time.all_reduce(size, level(ranks, rate))) / MS
+    return float(collectives.all_reduce(size, level(ranks, rate))) / MS
 
 
 def allgather_ms(size: float, ranks: int, rate: float) -> float:
     """Compute the milliseconds of an ideal all-gather."""
-    return float(layer_time.all_gather(size, level(ranks, rate))) / MS
+    return float(collectives.all_gather(size, level(ranks, rate))) / MS
 
 
 def tensor_and_pipeline() -> Iterator[Row]:
@@ -361,10 +368,10 @@ def wide_area() -> Iterator[Row]:
     why = "all gradients over the racks of a site"
     yield Row("WAN message per rack by the text's own rule, 100T", "MB", None, by_rack / 1e6, why=why)
     link = Wan(rtt_ms_per_100_route_km=0.98)
-    yield Row("WAN rate per flow, 100T", "Gbps", 25, wan.need_gbps(share, WINDOW, 0.0))
+    yield Row("WAN rate per flow, 100T", "Gbps", 25, wan_exchange.need_gbps(share, WINDOW, 0.0))
 
     def need(c: Case) -> float:
-        return wan.need_gbps(wan.exchange_bytes(c.layer_gradients, 2), WINDOW, 0.0) / 1e3
+        return wan_exchange.need_gbps(wan_exchange.exchange_bytes(c.layer_gradients, 2), WINDOW, 0.0) / 1e3
 
     why = "14 Tbps in 100 ms is 175 GB, a layer's gradients are 223 GB"
     yield Row("WAN all-reduce, 100T", "Tbps", 14, need(bigger), right=need(bigger), why=why)
@@ -397,7 +404,7 @@ def unchecked() -> Iterator[Row]:
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "infrastructure": infrastructure,
-    "scaling": scaling_laws,
+    "scaling": compute_optimal_sizes,
     "architecture": architecture,
     "memory": memory_rows,
     "compute": compute,

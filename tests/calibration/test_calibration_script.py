@@ -23,8 +23,8 @@ from planner.calibration.fit import log_errors
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import SWITCHES, Software
-from planner.physics import step_errors
-from planner.physics.step_errors import MIN_ROWS, ErrorTable, classes_of
+from planner.physics.training import step_errors
+from planner.physics.training.step_errors import MIN_ROWS, ErrorTable, classes_of
 from planner.planning.evaluate import SET_BY
 
 EMPTY = "moe", "ffn", "kv_heads", "fsdp", "interleave_vp", "zero", "recompute", "seq_parallel", "oom", "derived_step_s"

@@ -30,7 +30,7 @@ from planner.errors import InputError
 from planner.instance.grid import Grid
 from planner.physics import plan_physics
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training import layer_time, memory, step_prediction
+from planner.physics.training import memory, step_prediction
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
 
@@ -164,7 +164,7 @@ def test_the_space_and_the_layers_that_bound_a_step(monkeypatch: pytest.MonkeyPa
     """Counted one too many, as the search then does, a floor of a step would be above what plans take."""
     i = toy(2)
     software, w = i.workload.software.replaced(recompute_modules=("mlp",), flash_attention=True), i.workload
-    for module in (memory, layer_time, strategy_space_check):
+    for module in (memory, step_prediction, strategy_space_check):
         monkeypatch.setattr(module, "repeats_modules", lambda _: False, raising=False)
         monkeypatch.setattr(module, "days_of", lambda *_: 1.0, raising=False)
     space = Space(instance=i.replaced(workload__software=software), transport_slowdown=PHI)

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.site import cost, site_power
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup, days_of
+from planner.physics.training.data_parallel import ReplicaGroup
+from planner.physics.training.memory import memory_limit_bytes
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import RackBlock, block_of, padded
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.step_prediction import LayoutFibre, machine_of, memory_limit_bytes
+from planner.physics.training.step_prediction import LayoutFibre, days_of, machine_of
 
 MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
 SAME = 1e-12  # relative: times that differ by less are equal

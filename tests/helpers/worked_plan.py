@@ -11,7 +11,7 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import transport
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.locality import Locality, locality
-from planner.physics.site import cost, site_power, wan
+from planner.physics.site import cost, site_power, wan, wan_exchange
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step_prediction
@@ -207,8 +207,8 @@ def _link(instance: Instance, m: LayoutMetrics) -> Link:
     w, nodes = instance.wan, {n.id: n for n in instance.grid.nodes}
     ends = (x for name in ("e1", "w1") for x in (nodes[name].latitude, nodes[name].longitude))
     km = wan.great_circle_km(*ends) * w.route_factor
-    rtt, size = wan.rtt_ms(w, km), wan.exchange_bytes(m.gradient_bytes_per_stage, 2)
-    need = wan.need_gbps(size, m.wan_window_seconds, w.round_trips * rtt / 1e3) * w.headroom_factor
+    rtt, size = wan.rtt_ms(w, km), wan_exchange.exchange_bytes(m.gradient_bytes_per_stage, 2)
+    need = wan_exchange.need_gbps(size, m.wan_window_seconds, w.round_trips * rtt / 1e3) * w.headroom_factor
     waves = wan.wavelengths(w, need)
     return Link(
         a="e1", b="w1", route_km=km, rtt_ms=rtt, required_gbps=waves * w.wavelength_gbps, wavelengths=waves,

@@ -8,7 +8,7 @@ from each_case import each
 
 from planner.instance.workload import DepthLaw, Family
 from planner.models import model_choice
-from planner.physics.training import transformer
+from planner.physics.training import scaling_laws
 
 DEPTHS = [DepthLaw(aspect=64.0), DepthLaw(aspect=128.0), DepthLaw(kind="log", intercept=5.039, slope=0.0555)]
 
@@ -31,7 +31,7 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
         for layers in range(step, math.floor(hidden / family.min_aspect) + 1, step):
             size = model_choice.size(model_choice.model_of(family, layers, units))
             if hidden <= family.max_aspect * layers and abs(size - target) <= family.tolerance * target:
-                away = abs(1000 * layers - round(1000 * transformer.layers_of(depth, hidden)))
+                away = abs(1000 * layers - round(1000 * scaling_laws.layers_of(depth, hidden)))
                 found.append((away, abs(size - target)))
             if size > 1.1 * target:
                 break
@@ -44,7 +44,7 @@ def test_agrees_with_trying_every_shape(seed: int) -> None:
     found, every = model_choice.choose_shape(family, depth, target), every_shape(family, depth, target)
     assert (found is None) == (not every)
     if found is not None:
-        away = abs(1000 * found.layers - round(1000 * transformer.layers_of(depth, found.hidden)))
+        away = abs(1000 * found.layers - round(1000 * scaling_laws.layers_of(depth, found.hidden)))
         assert (away, abs(model_choice.size(found) - target)) == min(every)
 
 

@@ -20,7 +20,7 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.solve_joint import solve_joint
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
 from planner.planning.changed_instance import in_days_of_training

@@ -20,8 +20,7 @@ from planner.models import Options
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.search.fewest_days import FastestOfEachKind, Kind, kind_of
 from planner.models.joint.solve_joint import solve_joint
-from planner.physics.training.layer_time import days_of
-from planner.physics.training.step_prediction import machine_of
+from planner.physics.training.step_prediction import days_of, machine_of
 from planner.planning.evaluate import stack_text
 from planner.planning.frontier import near_layouts
 from planner.planning.load import load_instance

@@ -21,8 +21,7 @@ from planner.instance.hardware import DAYS_A_MONTH
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.joint_solution import JointSolution
 from planner.models.joint.solve_joint import solve_joint
-from planner.physics.training.layer_time import wan_tail_seconds
-from planner.physics.training.step_prediction import pool_exchange_seconds
+from planner.physics.training.step_prediction import pool_exchange_seconds, wan_tail_seconds
 from planner.plan.plan import Plan
 from planner.planning import hardware_choice
 from planner.planning.hardware_choice import HardwareAnswer, bounded_by_all

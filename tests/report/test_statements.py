@@ -16,7 +16,7 @@ import planner
 from planner.errors import InputError
 from planner.instance.workload import Experts
 from planner.physics.site import cost
-from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.step_prediction import SECONDS_PER_DAY
 from planner.plan.certificate import ChoiceEnd
 from planner.plan.plan import Plan, digest
 from planner.plan.plan_sections import STEP_PARTS

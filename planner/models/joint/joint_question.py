@@ -22,9 +22,10 @@ from planner.models.joint.strategy_space import JointProblem, Strategy, problem_
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import site_power
-from planner.physics.training.layer_time import LayerTimes, days_of
+from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import SHAPE_FIELDS
+from planner.physics.training.step_prediction import days_of
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:

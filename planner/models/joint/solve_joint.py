@@ -11,7 +11,7 @@ from planner.models.joint.search.branch_and_bound import Loop
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.least_capital import LeastCapital, least_capital_plan
 from planner.models.joint.strategy_space import problem_of
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import Status
 
 

@@ -16,7 +16,7 @@ from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics import Num, Tick, no_tick, ticking
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.data_parallel import ReplicaGroup
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step_prediction import Pipeline, ShardedTimes, pipeline_bubble_seconds

@@ -22,12 +22,13 @@ from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.recovery import job_of
 from planner.physics.training import memory, step_prediction
+from planner.physics.training.collectives import limits_expert_overlap
 from planner.physics.training.layer_time import LayerTimes
-from planner.physics.training.memory import LayerBytes, Weights, weights_of
-from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
+from planner.physics.training.memory import LayerBytes, Weights, memory_limit_bytes, weights_of
+from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.parallel_strategy import NEEDS, RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
-from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
+from planner.physics.training.step_prediction import Pipeline, machine_of
 from planner.simulation.flow_times import transport_slowdown_of
 
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time

@@ -21,7 +21,7 @@ from planner.models.joint.search.goal import KnownShape, OpenShape, Ranges
 from planner.models.joint.search.least_capital import LeastCapital, least_capital_plan
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Ints
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import ALMOST_AS_FAST, SIMPLER_WITHIN, CheaperPlan, ChoiceEnd, EndName, SimplerPlan
 from planner.plan.plan_sections import in_short
 from planner.solvers.progress import Progress, notes, report, start

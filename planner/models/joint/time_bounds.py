@@ -8,9 +8,10 @@ import numpy as np
 from planner.models.fabric.design_table import ArrayTable
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
 from planner.physics.training import memory, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.data_parallel import ReplicaGroup
+from planner.physics.training.schedule import smaller_chunks_first
 from planner.physics.training.step_prediction import LayoutFibre, pipeline_bubble_seconds
-from planner.physics.training.transformer import front_layers, smaller_chunks_first
+from planner.physics.training.transformer import front_layers
 
 EPS = 1e-9  # relative, by which sums in another order may differ
 

@@ -20,7 +20,8 @@ import numpy as np
 from planner.instance.network import Wan
 from planner.physics import Num
 from planner.physics.network.clos_fabric import BLOCKS, Design
-from planner.physics.site.wan import need_gbps, wavelengths
+from planner.physics.site.wan import wavelengths
+from planner.physics.site.wan_exchange import need_gbps
 from planner.plan.plan_sections import Link, WanPlan
 
 

@@ -33,7 +33,7 @@ def energy_usd_per_year(mw: float, usd_per_mwh: float) -> float:
 
 
 def link_usd(network: Network) -> tuple[float, float]:
-    """Compute the USD of a link from a GPU's NIC to its leaf and of one between switches: cable and transceivers."""
+    """Compute the cost in USD of a link from NIC to leaf and of one between switches: cable and transceivers."""
     cables, optics = network.cables, network.optics
     ends = cables.endpoint_usd + cables.endpoint_transceivers * optics.price_usd
     return ends, cables.switch_usd + cables.switch_transceivers * optics.price_usd
@@ -171,7 +171,7 @@ def _not_counted(instance: Instance, bill: Cost, bought: Iterable[Bought], *, si
 def run_section(
     instance: Instance, days: float, bill: Cost, mw: Mapping[str, float], authority: Mapping[str, str]
 ) -> RunPlan:
-    """Compute the energy and cost of a run of `days` days, by power in MW and balancing authority of each site.
+    """Compute the cost in USD and energy of a run of `days` days, by power in MW and balancing authority of each site.
 
     Costs are counted for its years of operation, with cost and CO2 of a site's energy where price and carbon are known.
     """
@@ -231,7 +231,7 @@ def section(
     sites: SitesPlan | None = None,
     fabrics: Mapping[str, SiteFabric] | None = None,
 ) -> RunPlan:
-    """Compute the energy and cost of a run of `days` days, at its sites where they are known, else on racks alone."""
+    """Compute the cost in USD and energy of a run of `days` days, at its sites if known, else on racks alone."""
     if sites is not None:
         mw = {site.id: site.facility_mw for site in sites.sites}
         return run_section(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites})
@@ -247,7 +247,7 @@ Priced = TypeVar("Priced", bound=Frozen)
 
 
 def at_run_prices(instance: Instance, years: float) -> Instance:
-    """Return an instance whose plans' capital is their cost over `years` years of a run, less `alike_usd`."""
+    """Price an instance's racks, fabric and energy at their cost over `years` years of a run, less `alike_usd`."""
     # Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
     # of operation where a grid prices it, else by the watt of the fabric.
     operation, network = instance.operation or Operation(), instance.network

@@ -144,7 +144,7 @@ class PowerNetwork:
 
     @cached_property
     def bridges(self) -> dict[int, Ints]:
-        """Return grid corridors of one circuit whose loss splits an island, each with the nodes on one of its sides."""
+        """Return the DC grid's bridges: corridors of one circuit whose loss splits an island, and one side's nodes."""
         import networkx as nx
 
         graph = nx.Graph()

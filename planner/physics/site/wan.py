@@ -1,21 +1,22 @@
 """The wide area between sites: distance, wavelengths, the gradient exchange, and the fibre that carries demands."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, islice, pairwise, permutations
+from itertools import combinations, islice
 from typing import Any
 
 from planner.instance.instance import SYNC
 from planner.instance.network import FibreEdge, Wan
 from planner.physics import tick
+from planner.physics.site.wan_exchange import Form, Pair, Rtt, form_need_gbps, need_gbps, waits
 
 EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius R1
 
 
 def great_circle_km(latitude_a: float, longitude_a: float, latitude_b: float, longitude_b: float) -> float:
-    """Compute the great-circle distance of WAN links between sites in km (haversine formula); angles in degrees."""
+    """Compute the great-circle distance in km of a WAN link between sites (haversine formula); angles in degrees."""
     a, b = math.radians(latitude_a), math.radians(latitude_b)
     half = (
         math.sin((b - a) / 2) ** 2
@@ -25,19 +26,8 @@ def great_circle_km(latitude_a: float, longitude_a: float, latitude_b: float, lo
 
 
 def rtt_ms(wan: Wan, route_km: float) -> float:
-    """Compute the WAN round trip over a fibre route: 0.98 ms per 100 km at a group index of 1.47."""
+    """Compute the WAN's round trip in ms over a fibre route: 0.98 ms per 100 km at a group index of 1.47."""
     return route_km * wan.rtt_ms_per_100_route_km / 100
-
-
-def exchange_bytes(gradient_bytes: float, sites: int) -> float:
-    """Compute the bytes of each WAN link, each way, in a ring all-reduce of a gradient over sites: 2·(n-1)/n of it."""
-    return 2 * (sites - 1) / sites * gradient_bytes
-
-
-def need_gbps(size_bytes: float, window_seconds: float, wait_seconds: float) -> float:
-    """Compute a WAN link's Gbps to move bytes one way in a window less a wait: 8·S/(T - k·RTT), or infinite."""
-    left = window_seconds - wait_seconds
-    return 8 * size_bytes / left / 1e9 if left > 0 else math.inf
 
 
 def wavelengths(wan: Wan, need_gbps: float) -> int:
@@ -50,125 +40,6 @@ def fibre_pairs(wan: Wan, count: Any) -> Any:
     return -(-count // wan.max_wavelengths_per_pair)
 
 
-MAX_ORDERED = 8  # sites up to which every order of a ring is tried: 5,040 orders
-Pair = tuple[str, str]
-Rtt = Callable[[str, str], float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """A phase of the gradient exchange between sites: links at work at once, bytes of each, slowest's round trips."""
-
-    links: tuple[Pair, ...]
-    link_bytes: float
-    trips: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """A form of gradient exchange between sites, its phases in turn. `order`: on the ring, root first, or by group."""
-
-    name: str
-    order: tuple[str, ...]
-    phases: tuple[Phase, ...]
-
-
-def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the ring exchange: reduce-scatter, all-gather in 2·(n-1) steps of S/n, each one way of the slowest link.
-
-    That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one with
-    the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
-    """
-
-    def length(order: Sequence[str]) -> tuple[float, float]:
-        hops = [rtt_ms(one, other) for one, other in pairwise((*order, order[0])) if one != other]
-        return (max(hops, default=0.0), sum(hops))
-
-    first, *left = sorted(sites)
-    if len(left) < MAX_ORDERED:
-        order = min(((first, *rest) for rest in permutations(left)), key=length)
-    else:
-        nearest = [first]
-        while left:
-            nearest.append(min(left, key=lambda site: (rtt_ms(nearest[-1], site), site)))
-            left.remove(nearest[-1])
-        order = tuple(nearest)
-    n = len(order)
-    hops = {(min(hop), max(hop)) for hop in pairwise((*order, order[0]))}
-    links = tuple(sorted(hop for hop in hops if hop[0] != hop[1]))
-    phase = Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1)
-    return Form(name="ring", order=order, phases=(phase,))
-
-
-def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Return the tree exchange of one level: reduce to a root, S up each link, then broadcast, S down (Thakur 2005)."""
-    # One round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as much on
-    # each link.
-    trips = {site: sorted((rtt_ms(site, x) for x in sites if x != site), reverse=True) for site in sorted(sites)}
-    root = min(trips, key=lambda site: trips[site])
-    leaves = [site for site in sorted(sites) if site != root]
-    links = tuple(sorted((min(root, leaf), max(root, leaf)) for leaf in leaves))
-    return Form(name="tree", order=(root, *leaves), phases=(Phase(links=links, link_bytes=2 * size_bytes, trips=1),))
-
-
-def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
-    """Return the two-level exchange, reduce-scatter inside groups and all-reduce across; None but for equal groups.
-
-    With m groups of g, both 2 or more, a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the
-    bytes of one ring over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
-    """
-    g, m = len(groups[0]) if groups else 0, len(groups)
-    if m < 2 or g < 2 or any(len(group) != g for group in groups):
-        return None
-
-    def together(rings: Sequence[Form]) -> Phase:  # of one size, at the same time
-        return replace(rings[0].phases[0], links=tuple(sorted(link for ring in rings for link in ring.phases[0].links)))
-
-    inside = [ring(group, size_bytes, rtt_ms) for group in groups]
-    across = [ring(row, size_bytes / g, rtt_ms) for row in zip(*(sorted(group) for group in groups), strict=True)]
-    return Form(
-        name="hierarchical",
-        order=tuple(site for ring in inside for site in ring.order),
-        phases=(together(inside), together(across)),
-    )
-
-
-def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> tuple[Form, ...]:
-    """Return the forms of gradient exchange that sites in groups can take: ring, tree and two levels where possible."""
-    sites = sorted(site for group in groups.values() for site in group)
-    if len(sites) < 2:
-        return ()
-    two_level = hierarchical([sorted(groups[name]) for name in sorted(groups)], size_bytes, rtt_ms)
-    plain = ring(sites, size_bytes, rtt_ms), tree(sites, size_bytes, rtt_ms)
-    return plain if two_level is None else (*plain, two_level)
-
-
-def waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
-    """Yield the seconds of a gradient exchange's round trips between sites, phase by phase."""
-    for phase in form.phases:
-        yield wan.round_trips * phase.trips * max(rtt_ms(one, other) for one, other in phase.links) / 1e3
-
-
-def seconds(form: Form, wan: Wan, gbps: float, rtt_ms: Rtt) -> float:
-    """Compute the seconds of a gradient exchange between sites at a rate in Gbps on every link of it."""
-    return sum(8 * phase.link_bytes / (gbps * 1e9) for phase in form.phases) + sum(waits(form, wan, rtt_ms))
-
-
-def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> float:
-    """Compute the Gbps on every WAN link at which the exchange fills the window: 8·S/(T - k·RTT), over all phases."""
-    return need_gbps(sum(phase.link_bytes for phase in form.phases), window_seconds, sum(waits(form, wan, rtt_ms)))
-
-
-def assumed_window_seconds(
-    wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
-) -> float:
-    """Compute the seconds that a step allows the WAN exchange: a ring at a rate and round trip, else the window."""
-    if not gbps:
-        return window_seconds
-    transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)
-    return transfer + wan.round_trips * (rtt_ms or 0.0) / 1e3
-
-
 MANY = 256  # places, between all of which it takes long to measure
 Place = tuple[float, float]
 Route = tuple[str, ...]  # ids of edges, in the order of travel
@@ -176,7 +47,7 @@ Route = tuple[str, ...]  # ids of edges, in the order of travel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A stretch of fibre whose wavelengths run end to end; `cut`: one cut can take it out, unlike a site's access."""
+    """A stretch of WAN fibre whose wavelengths run end to end; `cut`: one cut can take it out, unlike an access."""
 
     id: str
     a: str
@@ -189,7 +60,7 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteFibre:
-    """The fibre that some sites can use; `node` is the fibre node of each, reached by `access`: one edge, or none."""
+    """The WAN's fibre for some sites; `node` is the fibre node of each, reached by `access`: one edge, or none."""
 
     wan: Wan
     edges: dict[str, Edge]
@@ -199,20 +70,20 @@ class SiteFibre:
     trips_ms: dict[Pair, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def km(self, route: Route) -> float:
-        """Compute the length of a fibre route, in km."""
+        """Compute the length of a WAN fibre route, in km."""
         return math.fsum(self.edges[name].route_km for name in route)
 
     def rtt_ms(self, route: Route) -> float:
-        """Compute the round trip over a fibre route, in ms."""
+        """Compute the round trip over a WAN fibre route, in ms."""
         return rtt_ms(self.wan, self.km(route))
 
     def cuts(self, route: Route) -> frozenset[str]:
-        """Return the edges of a fibre route that one cut can take out."""
+        """Return the edges of a WAN fibre route that one cut can take out."""
         return frozenset(name for name in route if self.edges[name].cut)
 
     @cached_property
     def graph(self) -> Any:
-        """Return fibre edges that may be cut as a graph, each through its own vertex, so parallel ones stay apart."""
+        """Return the WAN's fibre edges that may be cut as a graph; each has its own vertex, so parallels differ."""
         import networkx as nx
 
         network = nx.Graph()
@@ -224,7 +95,7 @@ class SiteFibre:
         return network
 
     def routes(self, one: str, other: str, count: int, cut: Collection[str] = ()) -> list[Route]:
-        """Return the `count` shortest fibre routes of two sites without `cut` edges, access included (Yen 1971)."""
+        """Compute the `count` shortest WAN fibre routes of two sites without `cut` edges, with access (Yen 1971)."""
         import networkx as nx
 
         network, start, end = self.graph, ("node", self.node[one]), ("node", self.node[other])
@@ -242,7 +113,7 @@ class SiteFibre:
         return (*self.access[start], *(name for kind, name in path if kind == "edge"), *self.access[end])
 
     def diverse(self, start: str, end: str, count: int) -> list[tuple[Route, Route]]:
-        """Return pairs of the `count` shortest fibre routes that share no edge that may be cut; else any such pair."""
+        """Compute pairs of the `count` shortest WAN fibre routes that share no edge that may be cut; else any pair."""
         import networkx as nx
 
         near = self.routes(start, end, count)
@@ -255,7 +126,7 @@ class SiteFibre:
         return list(dict.fromkeys(pairs))
 
     def shortest_rtt_ms(self, one: str, other: str) -> float:
-        """Compute the round trip over the shortest fibre route between two places; infinite without a route."""
+        """Compute the round trip over the shortest WAN fibre route of two places; infinite without a route."""
         ends = min(one, other), max(one, other)
         if ends not in self.trips_ms:
             self.trips_ms[ends] = min(map(self.rtt_ms, self.routes(*ends, 1)), default=math.inf)
@@ -263,7 +134,7 @@ class SiteFibre:
 
 
 def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
-    """Return the fibre that joins sites, each at its own fibre node or the nearest; without a graph, a full mesh."""
+    """Return the WAN's fibre that joins sites, each at its own node or the nearest; without a graph, a full mesh."""
     # The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two
     # diverse paths, so that no one cut takes it out.
     nodes = {node.id: (node.latitude, node.longitude) for node in sorted(wan.fibre_nodes, key=lambda node: node.id)}
@@ -298,7 +169,7 @@ def _edge(wan: Wan, edge: FibreEdge, start: Place, end: Place, *, cut: bool = Tr
 
 
 def reach(wan: Wan, places: Mapping[str, Place]) -> tuple[dict[Pair, float], frozenset[Pair]]:
-    """Compute the fibre route in km between every two places, and the pairs that no exchange can span.
+    """Compute the WAN's fibre route in km between every two places, and the pairs that no exchange can span.
 
     Where no route is, the length is the great circle times the factor. Disconnected are two places without a route, and
     under protection two that one cut separates: no form of the exchange survives that.
@@ -330,7 +201,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> tuple[dict[Pair, float], fro
 
 
 def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
-    """Compute the USD of a fibre pair and of a wavelength between two places, on the cheapest route with protection."""
+    """Compute the USD of a WAN fibre pair and wavelength between two places, on the cheapest route with protection."""
     (start, at), (other, to) = sorted(ends.items())
     flat = great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd
     if not wan.fibre_edges:
@@ -348,7 +219,7 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A demand on fibre: bytes between two places, each way, in a window less round trips; priority 0 on one route."""
+    """A demand on the WAN: bytes between two places, each way, in a window less round trips; priority 0: one route."""
 
     name: str
     a: str
@@ -361,17 +232,17 @@ class Demand:
 
     @property
     def key(self) -> str:
-        """Return the name of a fibre demand that tells it from others: `sync[a,b]`."""
+        """Return the name of a WAN demand that tells it from others: `sync[a,b]`."""
         return f"{self.name}[{self.a},{self.b}]"
 
     def gbps(self, rtt_ms: float) -> float:
-        """Compute the Gbps of a demand on a fibre route of a round trip; infinite where waiting fills the window."""
+        """Compute the Gbps of a WAN demand on a route of a round trip; infinite where waiting fills the window."""
         wait = self.trips * rtt_ms / 1e3 if self.trips else 0.0
         return need_gbps(self.size_bytes, self.window_seconds, wait) * self.factor
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
-    """Return a fibre demand for each link of the gradient exchange, headroom included, in its phase's window."""
+    """Compute the WAN demand of each link of the gradient exchange, headroom included, in its phase's window."""
     if form is None:
         return ()
     # Phases share the window at equal rates, or, where none fills it, in proportion to their waits.
@@ -396,7 +267,7 @@ def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt
 
 
 def traffic_demands(wan: Wan, sites: Sequence[str], known: Mapping[str, object]) -> tuple[Demand, ...]:
-    """Return the fibre demands of traffic between known places; traffic of closed sites does not arise."""
+    """Compute the WAN demands of traffic between known places; traffic of closed sites does not arise."""
     demands = []
     for traffic in wan.traffic:
         a, b = traffic.a, traffic.b
@@ -419,14 +290,8 @@ def traffic_demands(wan: Wan, sites: Sequence[str], known: Mapping[str, object])
 
 
 def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
-    """Return the places that fibre demands can end at: the open sites, and fibre nodes that traffic names."""
+    """Return the places where WAN demands can end: the open sites, and fibre nodes that traffic names."""
     ends = {end for traffic in wan.traffic for end in (traffic.a, traffic.b)}
     named = wan.fibre_nodes if wan.fibre_edges else ()
     nodes = {node.id: (node.latitude, node.longitude) for node in named if node.id in ends}
     return {**nodes, **sites}
-
-
-def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
-    """Return the form of exchange over fibre that the instance names or, if sites cannot take it, the lowest rate's."""
-    named = [form for form in offered if form.name == wan.exchange] or offered
-    return min(named, key=lambda form: form_need_gbps(form, wan, window_seconds, rtt_ms), default=None)

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from planner.instance.instance import Instance
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics import Floats, Num
 from planner.physics.training import operations, schedule, transformer
@@ -275,13 +276,24 @@ def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
     return float(logits + states + m.software.weight_gradient_copy_bytes * w.end)
 
 
+def gathered_bytes(m: Machine) -> float:
+    """Return the bytes of a weight in the memory of replicas that gather it, before the operations of a layer."""
+    # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
+    # reuse_grad_buf_for_mxfp8_param_ag).
+    software, narrow = m.software, m.precision.compute in operations.NARROW
+    if software.fp8_parameters is None or not narrow:
+        return m.precision.working_parameter_bytes
+    in_16_bits = not software.fp8_parameters or software.fp8_recipe == "mxfp8"
+    return COMPUTE_BYTES["bf16"] if in_16_bits else operations.stored_bytes(m)
+
+
 def working_bytes(
     m: Machine, s: LayerShape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
 ) -> Num:
     """Compute the working bytes of a GPU's memory but the head's, in addition to state and stored activations."""
     # The gradient copy, under ZeRO-3 two layers' gathered weights (the next layer's arrive while one's are in use), the
     # layer that is run again or else its modules, and the gradients of one layer's widest tensors.
-    gathered = 2 * w.layer * operations.gathered_bytes(m) if zero_stage >= 3 else 0.0
+    gathered = 2 * w.layer * gathered_bytes(m) if zero_stage >= 3 else 0.0
     selective: Num = each.selective
     if transformer.front_layers(m.model) and repeats_modules(m):
         selective = np.where(np.asarray(front) > 0, max(selective, layer_bytes(m, s, front=True).selective), selective)
@@ -312,7 +324,7 @@ def memory_by_part(
     pipeline, virtual_stages = counts.pipeline, counts.virtual_stages
     stage, layers, recomputed = (np.asarray(x) for x in (stage, layers, recomputed))
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
-    smaller_first = transformer.smaller_chunks_first(m.model, stage)
+    smaller_first = schedule.smaller_chunks_first(m.model, stage)
     larger = schedule.larger_in_flight(pipeline, counts.micro_batches, smaller_first=smaller_first)
     kept = schedule.layers_in_flight(in_flight, virtual_stages, layers, larger)
     of_layer = each.kept + recomputed / np.maximum(layers, 1) * (each.checkpoint - each.kept)
@@ -342,7 +354,7 @@ def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, Floats]
         stage=np.arange(p),
         layers=np.array(layers),
         recomputed=np.array(strategy.recomputed),
-        front=np.array(transformer.front_by_stage(m.model, layers, v)),
+        front=np.array(schedule.front_by_stage(m.model, layers, v)),
         zero_stage=strategy.zero_stage,
         replicas=strategy.min_replicas,
         order=strategy.schedule,
@@ -363,3 +375,9 @@ def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, 
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
     ends = end_copies(m.model, stage, pipeline) * transformer.embedding_parameters(m.model)
     return (weights + ends) * m.precision.gradient_bytes
+
+
+def memory_limit_bytes(instance: Instance) -> float:
+    """Return the bytes of a GPU's memory that a layout may fill: HBM less a fraction, then the framework's constant."""
+    gpu = instance.hardware.accelerator
+    return gpu.hbm_bytes * (1 - instance.limits.memory_reserve_fraction) - gpu.memory_reserve_bytes

@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def peak_flop_per_second(self) -> float:
-        """Return the peak FLOP per second of one GPU in the number format of the products."""
+        """Return the peak FLOP per second of one GPU in a layer's operations, in the number format of the products."""
         return self.gpu.peak_flop_per_second[self.precision.compute]
 
 
@@ -106,23 +106,6 @@ def casts(m: Machine) -> int:
     return 1 if m.gpu.any_fp8_layout and one_scale else 2
 
 
-def gathered_bytes(m: Machine) -> float:
-    """Return the bytes of a weight as replicas gather it before the operations of a layer."""
-    # Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
-    # reuse_grad_buf_for_mxfp8_param_ag).
-    software, narrow = m.software, m.precision.compute in NARROW
-    if software.fp8_parameters is None or not narrow:
-        return m.precision.working_parameter_bytes
-    in_16_bits = not software.fp8_parameters or software.fp8_recipe == "mxfp8"
-    return COMPUTE_BYTES["bf16"] if in_16_bits else stored_bytes(m)
-
-
-def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
-    """Return whether it depends on pipeline and recompute that the exchange of experts overlaps operations."""
-    software, divided = m.software, m.model.experts is not None and s.expert_parallel > 1
-    return divided and "experts" in software.overlaps and software.expert_overlap_layouts == "interleaved"
-
-
 def attention_dtype(m: Machine) -> Dtype:
     """Return the type of attention and logits: 16 bits where products run in fewer, as in FP8 and FP4 recipes."""
     if m.precision.compute not in NARROW:
@@ -131,7 +114,7 @@ def attention_dtype(m: Machine) -> Dtype:
 
 
 def attends_in_fp8(m: Machine) -> bool:
-    """Return whether flash attention multiplies in FP8: as the stack has it, where products run in 8 or 4 bits."""
+    """Return whether the operation of flash attention is in FP8: if the stack has it, and GEMMs have 8 or 4 bits."""
     return m.software.fp8_attention and m.software.flash_attention and m.precision.compute in NARROW
 
 

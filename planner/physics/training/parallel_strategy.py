@@ -17,21 +17,21 @@ from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
 
 
 def context_racks(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
-    """Count the racks of the CP ranks of a replica's stage under a parallel strategy: a rack holds whole TP groups."""
+    """Count the racks over which a parallel strategy spreads a stage's CP ranks: a rack holds whole TP groups."""
     if tensor_parallel > gpus:  # every CP rank has racks of its own
         return context_parallel
     return math.ceil(context_parallel / (gpus // tensor_parallel))
 
 
 def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_parallel: int) -> int:
-    """Count the racks of a rack stage's unit, of whole replicas (of `replica_gpus` on `racks`) and expert groups."""
+    """Count the racks of a parallel strategy's unit: whole replicas (`replica_gpus` on `racks`) and expert groups."""
     in_rack = max(1, replica_gpus // racks * replicas_per_rack)
     return math.lcm(racks, max(1, math.ceil(expert_parallel / in_rack)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackBlock:
-    """A block of racks of a parallel strategy, with whole replicas: `rack_stages` x `stage_racks` racks."""
+    """The block of racks that a parallel strategy fills with whole replicas: `rack_stages` x `stage_racks` racks."""
 
     stages_per_rack: int
     replicas_per_rack: int
@@ -64,7 +64,7 @@ def block_of(
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
 ) -> RackBlock | None:
-    """Return the block of racks of a layout of (TP, CP, EP) `degrees`; None outside the search space."""
+    """Return the block of racks of a parallel strategy of (TP, CP, EP) `degrees`; None outside the search space."""
     # CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
     # replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or
     # a group of whole racks.
@@ -94,7 +94,7 @@ def block_of(
 
 
 def padded(m: Machine, s: LayerShape) -> Machine:
-    """Return the machine with its sequences padded for a strategy's layer shape: work, bytes and time are of these.
+    """Return the machine with sequences padded for a parallel strategy's layers: work, bytes and time are of these.
 
     Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
     arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
@@ -106,7 +106,7 @@ def padded(m: Machine, s: LayerShape) -> Machine:
 
 
 def even_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Spread a model's layers evenly over pipeline stages; two short, the ends, with the embeddings, get one less."""
+    """Spread layers evenly over a parallel strategy's stages; two short, the ends, with embeddings, get one less."""
     if stages > 1 and layers % stages and (layers + 2) % stages == 0:
         even = (layers + 2) // stages
         return (even - 1, *(even,) * (stages - 2), even - 1)
@@ -126,7 +126,7 @@ def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks:
 
 
 def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
-    """Return a strategy's stages and replicas in a rack: replicas side by side first, as Megatron orders ranks."""
+    """Return a parallel strategy's stages and replicas in a rack: replicas side by side, as Megatron orders ranks."""
     q = 1 if d * t * c >= domain else min_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
     return q, max(1, domain // (q * t * c))
 
@@ -188,7 +188,7 @@ class ParallelStrategy:
 
     @property
     def min_replicas(self) -> int:
-        """Count the replicas of the smallest site at work: ZeRO shards state over them, never over the WAN."""
+        """Count the parallel strategy's replicas at its smallest site: ZeRO shards state over them, never over WAN."""
         return min(d for d in self.data_parallel_by_site if d)
 
     def unit_racks(self, gpus_per_rack: int) -> int:
@@ -198,7 +198,7 @@ class ParallelStrategy:
         return unit_racks(replica_gpus=gpus, racks=racks, replicas_per_rack=replicas, expert_parallel=experts)
 
     def group_racks(self, gpus_per_rack: int) -> int:
-        """Count the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks."""
+        """Count the racks of the parallel strategy's largest all-reduce group: one stage's replicas at a site."""
         racks = self.site_group_racks(max(self.data_parallel_by_site), gpus_per_rack)
         return racks // math.ceil(self.tensor_parallel / gpus_per_rack)  # TP ranks of other racks have other weights
 
@@ -214,7 +214,7 @@ class ParallelStrategy:
         return self.data_parallel * self.pipeline_parallel * self.shape.gpus
 
     def racks_per_replica(self, gpus_per_rack: int) -> int:
-        """Count the racks over which one replica's stage spreads under the parallel strategy."""
+        """Count the racks over which a parallel strategy spreads one replica's stage: its TP groups and CP ranks."""
         racks = context_racks(gpus_per_rack, self.tensor_parallel, self.context_parallel)
         return racks * math.ceil(self.tensor_parallel / gpus_per_rack)
 
@@ -231,7 +231,7 @@ NEEDS: dict[str, Parallelism] = {  # what a framework must have for a choice of 
 
 
 def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]:
-    """Yield the choices of a parallel strategy that the framework does not support, as complaints."""
+    """Yield complaints about a parallel strategy: degrees, ZeRO stage and schedule that its framework lacks."""
     values, stages = layout_values(strategy), strategy.pipeline_parallel
     for key, way in NEEDS.items():
         if values[key] > (key != "sequence_parallel") and way not in software.parallelism:
@@ -245,7 +245,7 @@ def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]
 
 
 def strategy_of(layout: LayoutPlan | Mapping[str, Any]) -> ParallelStrategy:
-    """Read a parallel strategy from a plan's layout, or some keys of one; a key left out takes the field's default."""
+    """Read a parallel strategy from a layout, or some keys of one; a key left out takes the field's default."""
     layout, values = dict(layout), dict[str, Any]()
     for field in fields(ParallelStrategy):
         key = LAYOUT_KEYS.get(field.name, field.name)
@@ -256,12 +256,12 @@ def strategy_of(layout: LayoutPlan | Mapping[str, Any]) -> ParallelStrategy:
 
 
 def shape_values(shape: LayerShape) -> dict[str, Any]:
-    """Return a strategy's layer shape by the keys of the `layout` section, and whether experts' exchange overlaps."""
+    """Return a parallel strategy's layer shape by the keys of a layout, and whether the experts' exchange overlaps."""
     return {key: getattr(shape, name) for key, name in SHAPE_FIELDS.items()}
 
 
 def layout_values(strategy: ParallelStrategy) -> dict[str, Any]:
-    """Return a parallel strategy by the keys of the `layout` section, replicas in total instead of by site."""
+    """Return the fields of a parallel strategy by the keys of a layout, replicas in total instead of by site."""
     values = {LAYOUT_KEYS.get(f.name, f.name): getattr(strategy, f.name) for f in fields(strategy)}
     del values["data_parallel_by_site"]
     recomputed = strategy.recomputed if strategy.recompute == "full" else ()
@@ -278,7 +278,7 @@ def write_layout(
     metrics: LayoutMetrics,
     certificate: Certificate,
 ) -> LayoutPlan:
-    """Write a parallel strategy as the `layout` section of a plan whose sites have `racks` racks in total."""
+    """Convert a parallel strategy to the `layout` of a plan whose sites have `racks` racks in total."""
     by_site = dict(data_parallel_by_site)
     racks_by_site = {site: strategy.site_group_racks(count, gpus_per_rack) for site, count in by_site.items()}
     return LayoutPlan(

@@ -3,6 +3,7 @@
 import math
 from array import array
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, zip_longest
@@ -10,7 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from planner.instance.workload import Model
 from planner.physics import Floats, Num, tick
+from planner.physics.training.transformer import front_layers
 
 Schedule = Literal["1f1b", "zb-h1"]
 
@@ -99,9 +102,26 @@ def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
 
 
 def chunk_sizes(layers: int, virtual_stages: int, *, smaller_first: bool = False) -> tuple[int, ...]:
-    """Divide layers, as of a pipeline stage into chunks, as equally as possible, the larger first or the smaller."""
+    """Divide the layers of a pipeline stage into chunks as equally as possible, the larger first or the smaller."""
     sizes = tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
     return sizes[::-1] if smaller_first else sizes
+
+
+def smaller_chunks_first(model: Model, stage: Num) -> Num:
+    """Return whether a pipeline schedule has a stage's smaller chunks first: the first's, which has the embedding."""
+    # So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
+    # take the place of others of the first chunk, which is then a larger one.
+    return (np.asarray(stage) == 0) & (front_layers(model) == 0)
+
+
+def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
+    """Count the dense front layers of each pipeline stage, whose chunks the schedule puts stage by stage, in rounds."""
+    left, found = front_layers(model), [0] * len(layers_per_stage)
+    for sizes in zip(*(chunk_sizes(layers, virtual_stages) for layers in layers_per_stage), strict=True):
+        for stage, size in enumerate(sizes):
+            found[stage] += min(left, size)
+            left -= min(left, size)
+    return tuple(found)
 
 
 FEW_ROUNDS = 10  # run at first; a round that repeats is looked for among them, behind those that fill the pipeline

@@ -12,21 +12,25 @@ import numpy as np
 
 from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
-from planner.physics import Ints, Num, step_errors
+from planner.physics import Ints, Num
 from planner.physics.network.transport import wait_for_others
-from planner.physics.site import wan
-from planner.physics.training import layer_time, memory, schedule, transformer
-from planner.physics.training.layer_time import LayerTimes, ReplicaGroup, exposed_tail_seconds
+from planner.physics.site import wan_exchange
+from planner.physics.training import collectives, data_parallel, layer_time, memory, schedule, step_errors, transformer
+from planner.physics.training.collectives import exposed_tail_seconds
+from planner.physics.training.data_parallel import ReplicaGroup
+from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import stage_gradient_bytes, weights_of, worst_memory
 from planner.physics.training.operations import LayerShape, Machine, embedding_seconds, hbm_rate, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded, strategy_of
 from planner.physics.training.schedule import PipelineCounts, Schedule
 from planner.plan.plan_sections import LayoutMetrics, LayoutPlan
 
+SECONDS_PER_DAY = 86_400
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The conditions of a predicted step: the network's slowdowns, rates and round trips."""
+    """The conditions of step prediction: the network's slowdowns, rates and round trips."""
 
     pipeline_send_slowdown: float
     allreduce_slowdown: float
@@ -37,12 +41,12 @@ class Conditions:
 
 
 def free_conditions(slowdown: float = 1.0) -> Conditions:
-    """Return the conditions of a step on a free network, which slows nothing above the `slowdown` of its transport."""
+    """Return the conditions of step prediction on a free network, with only its transport's `slowdown`."""
     return Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
 
 
 def machine_of(instance: Instance) -> Machine:
-    """Return the machine for which an instance's steps are predicted."""
+    """Return the machine of an instance for which step prediction is made: GPU with its NIC, rack, software, model."""
     hardware, workload = instance.hardware, instance.workload
     return Machine(
         gpu=hardware.accelerator.replaced(nic_bytes_per_second=hardware.gpu_nic_bytes_per_second),
@@ -55,15 +59,9 @@ def machine_of(instance: Instance) -> Machine:
     )
 
 
-def memory_limit_bytes(instance: Instance) -> float:
-    """Return the bytes of a GPU's HBM that a layout may fill: less a fraction, then the constant for the framework."""
-    gpu = machine_of(instance).gpu
-    return gpu.hbm_bytes * (1 - instance.limits.memory_reserve_fraction) - gpu.memory_reserve_bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The inputs of a predicted step other than its counts of stages, replicas and micro-batches; times in seconds.
+    """The inputs of step prediction other than its counts of stages, replicas and micro-batches; times in seconds.
 
     Times of layers include the exchange of CP over racks at the transport's own slowdown, which is its whole slowdown
     under one leaf.
@@ -107,7 +105,7 @@ class Pipeline:
 def pipeline_of(
     machine: Machine, shape: LayerShape, transport_slowdown: float, fronts: dict[LayerShape, LayerTimes] | None = None
 ) -> Pipeline:
-    """Time the pipeline of a layer strategy under ZeRO-0 and 1F1B, its stages in racks of their own.
+    """Predict the pipeline of a step for a layer shape under ZeRO-0 and 1F1B, its stages in racks of their own.
 
     `fronts` keeps the times of dense layers at the front, of one machine and slowdown: most shapes share them.
     """
@@ -119,9 +117,9 @@ def pipeline_of(
         if dense not in fronts:
             fronts[dense] = layer_time.layer_times(m, dense, transport_slowdown, front=True)
         front = fronts[dense]
-    one, two = (layer_time.pipeline_send_seconds(m, shape, x) for x in (1.0, 2.0))
-    embedding, head = layer_time.end_exchange_seconds(m, shape)
-    _, context_nic = layer_time.context_exchange(m, shape, transport_slowdown)
+    one, two = (collectives.pipeline_send_seconds(m, shape, x) for x in (1.0, 2.0))
+    embedding, head = collectives.end_exchange_seconds(m, shape)
+    _, context_nic = collectives.context_exchange(m, shape, transport_slowdown)
     return Pipeline(
         machine=m,
         shape=shape,
@@ -136,8 +134,8 @@ def pipeline_of(
 
 
 def inside_rack(x: Pipeline) -> Pipeline:
-    """Return a step's pipeline as if all of its stages were in one rack, whose sends stay in the scale-up domain."""
-    seconds = layer_time.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
+    """Return a predicted step's pipeline as if all stages were in one rack, whose sends stay in the scale-up domain."""
+    seconds = collectives.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True)
     return replace(x, send_at_rate=seconds, send_per_slowdown=0.0)
 
 
@@ -163,7 +161,7 @@ def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
     # Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case. The
     # time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     m, f, b = x.machine, x.times.forward_seconds, x.times.backward_seconds
-    forward, backward = layer_time.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
+    forward, backward = data_parallel.sharding_traffic_seconds(m, x.shape, weights_of(m, x.shape), x.zero_stage, group)
     exposed = m.software.sharding_exposed * (forward + backward)
     return ShardedTimes(
         pipeline=x,
@@ -200,7 +198,7 @@ def end_seconds(x: Pipeline, stages: Ints, pipeline: int) -> Num:
 
 
 def least_layers(x: Pipeline) -> int:
-    """Count the layers that lower bounds of a step may assume, each of a usual layer's time: at most the model's."""
+    """Count the layers by which a step's prediction is a lower bound, each of a usual layer's time."""
     # Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
     model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
     spared = transformer.front_layers(model) * max(0.0, -x.front_excess_seconds)
@@ -208,7 +206,7 @@ def least_layers(x: Pipeline) -> int:
 
 
 def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
-    """Count the fewest layers of a first stage whose first chunk, the largest, holds all dense front layers."""
+    """Count the fewest layers of a step's first stage whose first, largest chunk holds all dense front layers."""
     return max(virtual_stages, (transformer.front_layers(x.machine.model) - 1) * virtual_stages + 1)
 
 
@@ -221,7 +219,7 @@ def chunk_seconds(sharded: ShardedTimes, virtual_stages: Num, layers: Num, recom
 def alike_stages(x: Pipeline, pipeline: int) -> Ints:
     """Return for each stage of a step the first one whose unequal chunks wait as long: the first, last, or another."""
     stages = np.arange(pipeline)
-    least = int(transformer.smaller_chunks_first(x.machine.model, 0))
+    least = int(schedule.smaller_chunks_first(x.machine.model, 0))
     return np.where(stages == pipeline - 1, stages, np.minimum(stages, least))
 
 
@@ -231,7 +229,7 @@ def excess_seconds(sharded: ShardedTimes, counts: PipelineCounts, layers: int, r
     x, last = sharded.pipeline, stage == counts.pipeline - 1
     forward, head = x.times.forward_seconds, (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
     each = forward, float(sharded.layer_seconds) - forward, x.times.recompute_seconds
-    first = bool(transformer.smaller_chunks_first(x.machine.model, stage))
+    first = bool(schedule.smaller_chunks_first(x.machine.model, stage))
     return schedule.excess_seconds(counts, layers, recomputed, each, head=head, smaller_first=first)
 
 
@@ -246,7 +244,7 @@ def pipeline_bubble_seconds(sharded: ShardedTimes, counts: PipelineCounts, stage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutFibre:
-    """The fibre that a step's gradients cross between sites: sites, rate and round trip of the slowest link, trips."""
+    """The fibre over which a predicted step exchanges gradients between sites: slowest link's rate and round trip."""
 
     sites: int
     gbps: Num
@@ -260,6 +258,13 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
+def wan_tail_seconds(
+    stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, backward_seconds: float
+) -> Num:
+    """Compute the exposed seconds of a step's WAN exchange of the stage that ends last, round trips included."""
+    return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), backward_seconds, layers) + round_trips * rtt_ms / 1e3
+
+
 def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: PipelineCounts, layers: Num) -> Num:
     """Compute the exposed seconds of a step's gradient exchange between sites, of the stage that ends last."""
     # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
@@ -267,15 +272,15 @@ def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: Pipeli
     if fibre is None or fibre.sites < 2:
         return 0.0
     gradients = stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=counts.pipeline)
-    size = wan.exchange_bytes(gradients, fibre.sites)
+    size = wan_exchange.exchange_bytes(gradients, fibre.sites)
     backward = x.times.backward_seconds
-    one = layer_time.wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
+    one = wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
     each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(counts.virtual_stages)
     return one + queue_seconds(np.asarray(counts.pipeline) * v, each / v, layers * backward / v)
 
 
 def sends_beside_rings(x: Pipeline, counts: PipelineCounts, racks: Num) -> Num:
-    """Count the sends on a step's critical path that meet rings of the GPUs that send; none inside a rack."""
+    """Count the sends on a predicted step's critical path that meet rings of the GPUs that send; none inside a rack."""
     # ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
     # backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
     # micro-batch on its way back meet rings, and none before does. The ring that ends last, of the first stage, meets
@@ -302,7 +307,7 @@ def once_parts(
     *,
     alone: bool = False,
 ) -> dict[str, Num]:
-    """Compute the seconds of a step's parts that occur once, by the largest stage's `layers` and the largest chunk."""
+    """Predict the seconds of a step's parts that occur once, by the largest stage's `layers` and the largest chunk."""
     # Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     # ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings unless `alone`.
     x, group = sharded.pipeline, sharded.group
@@ -314,7 +319,7 @@ def once_parts(
     state = memory.gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero, replicas=group.shards)
     parts = {
         "pipeline_bubble": pipeline_bubble_seconds(sharded, counts, chunk_seconds * v, send),
-        "data_parallel": layer_time.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
+        "data_parallel": data_parallel.data_parallel_tail_seconds(*last, zero_stage=zero, layers=layers, end=end),
         "optimizer": 2 * state / hbm_rate(m),  # every byte is read and written once
         "cpu_overhead": m.software.step_seconds,
         "between_sites": between_sites_seconds(x, fibre, counts, layers),
@@ -324,7 +329,7 @@ def once_parts(
         # Stage 3 gathers embeddings once and keeps them until their backward pass, stages 2 and 3 reduce their
         # gradients: neither belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide
         # what they can of it.
-        _, traffic = layer_time.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
+        _, traffic = data_parallel.sharding_traffic_seconds(m, s, w, zero, group, layers=0.0, end=end)
         exposed = np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
         parts["end_sharding"] = counts.micro_batches * exposed
     if alone:
@@ -333,7 +338,7 @@ def once_parts(
     parts["ring_wait"] = 0.0
     if np.any(np.asarray(met) > 0):  # sends on the critical path wait for rings between racks on NICs and links
         groups = (replace(group, slowdown=times * group.slowdown) for times in (1, 2))
-        exchanges = (layer_time.replica_exchange(m, s, w, each) for each in groups)
+        exchanges = (data_parallel.replica_exchange(m, s, w, each) for each in groups)
         one, two = (exchange(m.precision.gradient_bytes) for exchange in exchanges)
         ring = (two - one) / m.software.data_efficiency * (2 if zero == 0 else 1)  # without steps inside a rack
         most = np.maximum(1.0, layers / np.asarray(v))
@@ -366,7 +371,7 @@ def step_breakdown(
     n = float(schedule.effective_micro_batches(strategy.micro_batches, p, v))
     each_stage = enumerate(zip(strategy.layers_per_stage, strategy.recomputed, strict=True))
     waits = np.array([excess_seconds(sharded, counts, a, b, stage=i) for i, (a, b) in each_stage])
-    front = np.array(transformer.front_by_stage(machine.model, strategy.layers_per_stage, v))
+    front = np.array(schedule.front_by_stage(machine.model, strategy.layers_per_stage, v))
     each = stage_seconds(sharded, v, layers, recompute, send) + front * x.front_excess_seconds
     slowest = int(np.argmax(n * (each + heads) + waits))
     slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
@@ -388,6 +393,17 @@ def step_breakdown(
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 
+def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:
+    """Predict the days to train from a step's seconds and tokens, and the share of time in which steps advance."""
+    return tokens / tokens_per_step * step_seconds / availability / SECONDS_PER_DAY
+
+
+def days_of(instance: Instance, seconds_per_sequence: float) -> float:
+    """Predict the days to train on all tokens of an instance from a step's seconds a sequence."""
+    w = instance.workload
+    return float(days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
+
+
 def metrics(
     instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
 ) -> LayoutMetrics:
@@ -400,16 +416,18 @@ def metrics(
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
     useful = workload.availability if useful_share is None else useful_share
-    days = layer_time.days_to_train(workload.tokens, tokens, seconds, useful)
+    days = days_to_train(workload.tokens, tokens, seconds, useful)
     flop, peak = tokens * transformer.model_flop_per_token(m.model, m.sequence), m.peak_flop_per_second
     gradient_bytes = stage_gradient_bytes(m, shape, np.array(strategy.layers_per_stage), stage=np.arange(p), pipeline=p)
     # A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a
     # layer's all-reduce and the exchange between sites overlap backward passes.
     x, group, between_racks = sharded.pipeline, sharded.group, p > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
-    allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
+    allreduce = data_parallel.allreduce_layer_seconds(
+        m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks
+    )
     backward, free = x.times.backward_seconds, np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
-    sent = layer_time.pipeline_send_bytes(x.machine, shape)
+    sent = collectives.pipeline_send_bytes(x.machine, shape)
     counts = PipelineCounts(p, strategy.virtual_stages, strategy.micro_batches)
     return LayoutMetrics(
         step_seconds=seconds,
@@ -417,10 +435,10 @@ def metrics(
         tokens_per_step=tokens,
         memory_bytes_per_gpu=sum(by_part.values()),
         memory_breakdown_bytes=by_part,
-        memory_limit_bytes=memory_limit_bytes(instance),
+        memory_limit_bytes=memory.memory_limit_bytes(instance),
         mfu=flop / (strategy.gpus * peak * seconds),  # without recompute (Chowdhery 2022, app. B)
         days_to_train=days,
-        step_days_to_train=layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
+        step_days_to_train=days_to_train(workload.tokens, tokens, seconds, 1.0),
         useful_share=useful,
         days_to_train_interval=step_errors.interval(m, strategy, days),
         pipeline_send_seconds=float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
@@ -435,7 +453,7 @@ def metrics(
 
 
 def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
-    """Return what of a layout's step prediction extrapolates from the measured runs, each with a sentence."""
+    """Return what a layout's step prediction extrapolates from the measured runs, each with a sentence."""
     if instance.hardware.pools:
         return {}
     m = machine_of(instance)
@@ -461,6 +479,6 @@ def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers:
     """Compute a step's exposed seconds of a pool's gradient exchange in the ring of pools; 0 without a link."""
     if link is None or training < 2:
         return 0.0
-    size = wan.exchange_bytes(metrics.gradient_bytes_per_stage, training)
+    size = wan_exchange.exchange_bytes(metrics.gradient_bytes_per_stage, training)
     backward = metrics.wan_window_seconds / layers
-    return float(layer_time.wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))
+    return float(wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))

@@ -1,17 +1,14 @@
-"""Work, size and kinds of layers of a Transformer, dense or with experts, and its best size for a FLOP budget.
+"""Work, size and kinds of layers of a Transformer, dense or with experts.
 
 Weights are those of the matrices: biases, norms and the like are left out, as 12·L·h² does.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.workload import DepthLaw, LossLaw, Model, PointsLaw, PowerOf
+from planner.instance.workload import Model
 from planner.physics import Num
-from planner.physics.training.schedule import chunk_sizes
 
 
 def head_widths(model: Model) -> tuple[int, int]:
@@ -140,63 +137,6 @@ def front_layers(model: Model) -> int:
     return 0 if model.experts is None else model.experts.dense_layers
 
 
-def smaller_chunks_first(model: Model, stage: Num) -> Num:
-    """Return whether a pipeline stage has its smaller chunks first: the first stage, which has the embedding."""
-    # So Megatron counts the embedding as a layer (account_for_embedding_in_pipeline_split). Dense layers at the front
-    # take the place of others of the first chunk, which is then a larger one.
-    return (np.asarray(stage) == 0) & (front_layers(model) == 0)
-
-
-def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
-    """Count the dense front layers of each pipeline stage, whose chunks follow each other stage by stage, in rounds."""
-    left, found = front_layers(model), [0] * len(layers_per_stage)
-    for sizes in zip(*(chunk_sizes(layers, virtual_stages) for layers in layers_per_stage), strict=True):
-        for stage, size in enumerate(sizes):
-            found[stage] += min(left, size)
-            left -= min(left, size)
-    return tuple(found)
-
-
-def fitted_power_law(x: Sequence[float], y: Sequence[float], at: float) -> float:
-    """Fit a power law by least squares of logarithms to points of two different x or more; return y at an x."""
-    u, w = np.log10(np.asarray(x, dtype=float)), np.log10(np.asarray(y, dtype=float))
-    du = u - u.mean()
-    slope = float(du @ (w - w.mean()) / (du @ du))
-    return float(10.0 ** (slope * np.log10(at) + float(w.mean() - slope * u.mean())))
-
-
 def training_flop(parameters: Num, tokens: Num) -> Num:
     """Compute the FLOP of training a Transformer without attention as 6·N·D (Kaplan 2020): 2 forward, 4 backward."""
     return 6 * parameters * tokens
-
-
-def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
-    """Return the parameters of the best model for a budget of FLOP, by points or a loss (Hoffmann 2022, eqs. 4, 10)."""
-    if isinstance(law, PointsLaw):
-        return fitted_power_law(law.flop, law.parameters, flop)
-    # The N that minimise E + A/N^alpha + B/D^beta under 6·N·D = C.
-    alpha, beta, together = law.alpha, law.beta, law.alpha + law.beta
-    return float((alpha * law.a / (beta * law.b)) ** (1 / together) * (flop / 6) ** (beta / together))
-
-
-def tokens_for(parameters: float, flop: float) -> float:
-    """Compute the training tokens that a FLOP budget leaves for a Transformer: C = 6·N·D."""
-    return float(flop / training_flop(parameters, 1.0))
-
-
-def loss(law: LossLaw, parameters: float, tokens: float) -> float:
-    """Compute a model's loss in nats a token after D tokens: E + A / N^alpha + B / D^beta (Hoffmann 2022, eq. 2)."""
-    return float(law.e + law.a / parameters**law.alpha + law.b / tokens**law.beta)
-
-
-def power(law: PowerOf, *, tokens: float, flop: float, parameters: float) -> float:
-    """Compute a scaling law's power term of a model's parameters, tokens or FLOP."""
-    x = {"tokens": tokens, "flop": flop, "parameters": parameters, "fixed": 1.0}[law.of]
-    return float(law.coefficient * x**law.exponent)
-
-
-def layers_of(law: DepthLaw, hidden: float) -> float:
-    """Compute a model's layers by width: hidden / aspect, or (ln hidden - intercept) / slope (Levine 2020, eq. 10)."""
-    if law.kind == "aspect":
-        return hidden / (law.aspect or 1.0)
-    return max(1.0, (math.log(hidden) - (law.intercept or 0.0)) / (law.slope or 1.0))

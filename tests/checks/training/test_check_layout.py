@@ -16,7 +16,7 @@ from planner.checks.layout import buildable, choice_figures, stated_loss
 from planner.checks.layout import days as pools_days
 from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training.data_parallel import ReplicaGroup
 from planner.physics.training.step_prediction import machine_of, pipeline_of, sharded_times
 from planner.plan.plan import Plan
 

@@ -20,8 +20,7 @@ from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.search.least_cost_of_ownership import least_run_cost
 from planner.models.joint.solve_joint import solve_joint_cost
 from planner.physics.training import step_prediction
-from planner.physics.training.layer_time import days_of
-from planner.physics.training.step_prediction import machine_of
+from planner.physics.training.step_prediction import days_of, machine_of
 from planner.solvers.outcome import UnansweredError
 
 CASES: list[tuple[int, dict[str, Any]]] = [

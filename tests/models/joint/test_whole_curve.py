@@ -25,7 +25,7 @@ from planner.models.joint.search.least_cost_of_ownership import least_run_cost
 from planner.models.joint.search.whole_curve import Front, WholeCurve
 from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_tables import terms_under_zero
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.solvers.signals import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [

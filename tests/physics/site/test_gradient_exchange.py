@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.instance.network import Wan
-from planner.physics.site import wan
-from planner.physics.site.wan import form_need_gbps, forms, hierarchical, ring, seconds, sync_demands, tree
+from planner.physics.site import wan_exchange
+from planner.physics.site.wan import sync_demands
+from planner.physics.site.wan_exchange import form_need_gbps, forms, hierarchical, ring, seconds, tree
 
 WAN = Wan()
 SITES = ("a", "b", "c", "d")
@@ -92,7 +93,7 @@ COASTS = {"east": ["a", "b"], "west": ["c", "d"]}
 def test_the_form_of_the_least_rate(groups, size: float, trips, window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
     # Four sites on two coasts: the ring's bytes and fewer waits.
-    assert wan.choose_form(WAN, forms(groups, size, trips), window, trips).name == name
+    assert wan_exchange.choose_form(WAN, forms(groups, size, trips), window, trips).name == name
 
 
 @given(st.floats(1e8, 1e13), st.floats(0.2, 100), st.sampled_from(["ring", "tree", "hierarchical"]))
@@ -102,7 +103,7 @@ def test_the_need_fills_the_window(size: float, window: float, name: str) -> Non
     assert seconds(form, WAN, need, rtt) == pytest.approx(window)
     shared = sync_demands(WAN, form, window, rtt)
     assert {(x.a, x.b) for x in shared} == {p for phase in form.phases for p in phase.links}
-    each = [wan.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(x.a, x.b) / 1e3) for x in shared]
+    each = [wan_exchange.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(x.a, x.b) / 1e3) for x in shared]
     assert max(each) == pytest.approx(need)
 
 
@@ -135,7 +136,7 @@ def test_two_levels_of_unlike_counts() -> None:
         shares = [x for p in form.phases for x in (p.link_bytes / 3e9, p.trips)]
         assert shares == pytest.approx([*inside, *across])
         assert set(form.order) == set("abcdef") and len(form.order) == 6
-        assert sum(p.link_bytes for p in form.phases) == pytest.approx(wan.exchange_bytes(3e9, 6))
+        assert sum(p.link_bytes for p in form.phases) == pytest.approx(wan_exchange.exchange_bytes(3e9, 6))
 
 
 def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
@@ -145,7 +146,9 @@ def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
     found = {(x.a, x.b): x for x in sync_demands(WAN, form, 0.02, rtt)}
     assert found["a", "b"].window_seconds == pytest.approx(0.02 * 10 / 50)
     assert found["a", "c"].window_seconds == pytest.approx(0.02 * 40 / 50)
-    slow = {at: wan.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(*at) / 1e3) for at, x in found.items()}
+    slow = {
+        at: wan_exchange.need_gbps(x.size_bytes, x.window_seconds, x.trips * rtt(*at) / 1e3) for at, x in found.items()
+    }
     assert math.isinf(slow["a", "b"]) and math.isinf(slow["a", "c"])
     at_once = Wan(round_trips=0.0)
     assert {x.window_seconds for x in sync_demands(at_once, ring(SITES, 1e9, rtt), 0.0, rtt)} == {0.0}
@@ -157,4 +160,4 @@ def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
 def test_the_time_that_a_step_counts_on(gbps: float | None, ms: float | None, expected: float) -> None:
     """1 GB in a ring of four sends 1.5 GB a link; with 3 round trips of 40 ms each; without a rate the window."""
     thrice = Wan(round_trips=3.0)
-    assert wan.assumed_window_seconds(thrice, 1e9, 4, 7.0, gbps, ms) == pytest.approx(expected)
+    assert wan_exchange.assumed_window_seconds(thrice, 1e9, 4, 7.0, gbps, ms) == pytest.approx(expected)

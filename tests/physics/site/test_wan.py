@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from wan_graphs import paths
 
 from planner.instance.network import FibreEdge, FibreNode, Traffic, Wan
-from planner.physics.site import wan
-from planner.physics.site.wan import forms
+from planner.physics.site import wan, wan_exchange
+from planner.physics.site.wan_exchange import forms
 
 WAN = Wan(wavelength_gbps=400.0, max_wavelengths_per_pair=96)
 LATITUDE, LONGITUDE = st.floats(-90, 90), st.floats(-180, 180)
@@ -44,12 +44,12 @@ def test_distance_is_symmetric_and_bounded(a: float, b: float, c: float, d: floa
 ])  # fmt: skip
 def test_need_folds_the_round_trip_in(window: float, wait: float, gbps: float) -> None:
     """1 GB in 100 ms is 80 Gbps, with 39 ms of them waiting 131.1 Gbps; a wait as long as the window leaves no rate."""
-    assert wan.need_gbps(1e9, window, wait) == pytest.approx(gbps)
+    assert wan_exchange.need_gbps(1e9, window, wait) == pytest.approx(gbps)
 
 
 @given(st.floats(1e6, 1e14), st.floats(0.01, 10), st.floats(0, 100))
 def test_wavelengths_carry_the_need_and_no_fewer_would(size: float, window: float, rtt: float) -> None:
-    need = wan.need_gbps(size, window, rtt / 1e3)
+    need = wan_exchange.need_gbps(size, window, rtt / 1e3)
     assume(need < 400 * 2**52)  # of more a float does not tell one wavelength fewer
     count = wan.wavelengths(WAN, need)
     assert count * 400 >= need * (1 - 1e-9) - 1e-6
@@ -100,9 +100,9 @@ def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
 @each(("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")])
 def test_the_form_named_or_the_fastest(asked: str, name: str) -> None:
     offered = forms({"x": ["a", "b", "c"]}, 1e9, rtt)
-    found = wan.choose_form(Wan(exchange=asked), offered, 0.079, rtt)
+    found = wan_exchange.choose_form(Wan(exchange=asked), offered, 0.079, rtt)
     assert found is not None and found.name == name
-    assert wan.choose_form(Wan(exchange=asked), (), 0.079, rtt) is None
+    assert wan_exchange.choose_form(Wan(exchange=asked), (), 0.079, rtt) is None
 
 
 NODES = {"a": (40.0, -76.0), "b": (41.0, -88.0), "c": (35.0, -90.0), "d": (39.0, -105.0), "e": (33.0, -112.0)}

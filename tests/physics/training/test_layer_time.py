@@ -18,8 +18,9 @@ from training_toys import accelerator, machine_of, precision_of
 
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Experts, LatentAttention, Model, Precision
-from planner.physics.training import layer_time, memory, operations, schedule
-from planner.physics.training.layer_time import Level, ReplicaGroup
+from planner.physics.training import collectives, data_parallel, layer_time, memory, operations, schedule
+from planner.physics.training.collectives import Level
+from planner.physics.training.data_parallel import ReplicaGroup
 from planner.physics.training.memory import Weights, stored_tensors, weights_of
 from planner.physics.training.operations import LayerShape, Machine, layer_operations, narrow_heads
 from planner.physics.training.transformer import LayerKind, layer_kinds
@@ -124,23 +125,23 @@ def test_casts_cost_only_narrow_types() -> None:
 
 def test_tensor_exchange_moves_the_entire_tensor() -> None:
     """Two all-reduces of 64 B at 100 B/s and 0.5 s take 2·1.64 s over 2 ranks, 2·3.96 s over 4, and nothing on one."""
-    assert layer_time.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
-    assert layer_time.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
-    assert layer_time.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
-    assert layer_time.tensor_exchange_seconds(machine(), shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64)
+    assert collectives.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
+    assert collectives.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
+    assert collectives.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
+    assert collectives.tensor_exchange_seconds(machine(), shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64)
     # A framework that hides three quarters of the exchange does so only where tokens are split.
     m = machine(tensor_overlap=0.75)
-    assert layer_time.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64 / 4)
-    assert layer_time.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
+    assert collectives.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64 / 4)
+    assert collectives.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
     # Inputs of products that are cast before they are gathered: 32 B of 64 in FP8, 18 B in FP4, which overlaps nothing.
     for dtype, gathered, exposed in (("fp8", 32, 1 / 4), ("fp4", 18, 1.0)):
         narrow = PRECISION.replaced(compute=dtype)
         m = machine(precision=narrow, tensor_overlap=0.75, keeps_cast_inputs=True)
         wanted = 2 * (0.82 + 0.5 + gathered / 2 / 100) * exposed
-        assert layer_time.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(wanted)
+        assert collectives.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(wanted)
     # 16 ranks on racks of 8: the ring inside, then 8 B of each over 2 racks at 10 B/s and 2 s.
     inside, between = 2 * (7 * 0.5 + 7 / 8 * 0.64), 2 * (2 + 0.5 * 0.8)
-    assert layer_time.tensor_exchange_seconds(machine(), shape(16), DENSE) == pytest.approx(2 * (inside + between))
+    assert collectives.tensor_exchange_seconds(machine(), shape(16), DENSE) == pytest.approx(2 * (inside + between))
 
 
 def test_two_dimensional_tensor_parallelism_by_hand() -> None:
@@ -148,7 +149,7 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
     s = replace(shape(4), tensor_inner=2)
     widths = [(8, 24), (8, 8), (8, 32), (32, 8)]
     each = [2 * 0.5 + 4 * 2 * w / 2 / 100 for pair in widths for w in pair]
-    assert layer_time.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
+    assert collectives.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
 
 
 @each(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.128)])
@@ -159,7 +160,7 @@ def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
         m = machine(overlaps=overlaps, collective_seconds=start)
         found = layer_time.kind_times(m, shape(c=2), DENSE).parts["context_parallel"]
         assert found == pytest.approx(3 * (exposed + start))
-    assert layer_time.context_exchange(machine(), shape(), 1.0) == (0, 0)
+    assert collectives.context_exchange(machine(), shape(), 1.0) == (0, 0)
 
 
 ROUTED = TOY.replaced(experts=Experts(count=16, per_token=2, ffn=8))
@@ -171,8 +172,8 @@ def test_expert_exchange(dispatcher: str, copies: float, waits: float) -> None:
     # The flexible dispatchers pass tokens on in the rack as they come.
     m = machine(model=ROUTED, dispatcher=dispatcher)
     each = 128 * 0.5 * copies / 2 / 10 + waits
-    assert layer_time.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
-    assert layer_time.expert_exchange_seconds(m, shape(e=1)) == 0
+    assert collectives.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
+    assert collectives.expert_exchange_seconds(m, shape(e=1)) == 0
 
     # Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in place of the FFN's 4,096, and the router 2·8·16·4.
     ops = operations.layer_operations(machine(model=ROUTED), shape(), routed=True)
@@ -205,8 +206,8 @@ def test_recompute_that_stops_early_leaves_out_what_no_pass_reads(split: bool, e
 def test_the_ends_of_a_model_exchange_too(fused: bool, sums: int) -> None:
     """All-reduces of 64 B take 1.64 s and their start of 1 s; the loss starts two or three more of a few numbers."""
     code = machine(collective_seconds=1.0, fused_loss=fused)
-    assert layer_time.end_exchange_seconds(code, shape(2)) == pytest.approx((2.64, 2.64 + sums))
-    assert layer_time.end_exchange_seconds(code, shape(1)) == (0.0, 0.0)
+    assert collectives.end_exchange_seconds(code, shape(2)) == pytest.approx((2.64, 2.64 + sums))
+    assert collectives.end_exchange_seconds(code, shape(1)) == (0.0, 0.0)
 
 
 def test_sequences_divided_along_their_second_dimension_are_copied() -> None:
@@ -280,14 +281,14 @@ def test_pipeline_send() -> None:
     """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks."""
     # Under sequence parallelism the next stage starts from its shards; within a rack the scale-up links take 0.5 s
     # and 64 B at 100 B/s, whatever the slowdown. Without scatter every rank sends all, and nothing is gathered.
-    assert layer_time.pipeline_send_bytes(machine(), shape(1)) == pytest.approx(64)
-    assert layer_time.pipeline_send_bytes(machine(), shape(2, b=3)) == pytest.approx(96)
-    send = partial(layer_time.pipeline_send_seconds, machine())
+    assert collectives.pipeline_send_bytes(machine(), shape(1)) == pytest.approx(64)
+    assert collectives.pipeline_send_bytes(machine(), shape(2, b=3)) == pytest.approx(96)
+    send = partial(collectives.pipeline_send_seconds, machine())
     assert send(shape(1), 1.5) == pytest.approx(2 + 9.6)
     assert send(shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
     assert send(shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
     assert send(shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
-    assert layer_time.pipeline_send_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
+    assert collectives.pipeline_send_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
 
 
 HALF = shape(2)
@@ -302,7 +303,7 @@ def tail_of(m: Machine, zero: int, seconds: float, end: int = 0) -> float:
     """Exposed exchange of five layers in one chunk, each as long forward as backward, in one micro-batch."""
     times: Any = SimpleNamespace(forward_seconds=seconds, backward_seconds=seconds)
     own = HALF, WEIGHTS, GROUP, times, schedule.PipelineCounts(1, 1, 1)
-    return float(layer_time.data_parallel_tail_seconds(m, *own, zero_stage=zero, layers=5, end=end))
+    return float(data_parallel.data_parallel_tail_seconds(m, *own, zero_stage=zero, layers=5, end=end))
 
 
 @each(("zero", "forward", "backward", "exposed"), [
@@ -316,10 +317,10 @@ def test_sharding_traffic_and_tail_by_zero_stage(zero: int, forward: float, back
     """
     # 1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate. Stages 2 and
     # 3 have one layer's sums left.
-    found = layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, GROUP)
+    found = data_parallel.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, GROUP)
     assert found == pytest.approx((forward, backward))
     for group, seconds in ((replace(GROUP, racks=1), 1.5 + 11.52), (ReplicaGroup(1, 1, slowdown=2.0), 0)):
-        assert layer_time.replica_exchange(machine(), HALF, WEIGHTS, group)(4) == pytest.approx(seconds)
+        assert data_parallel.replica_exchange(machine(), HALF, WEIGHTS, group)(4) == pytest.approx(seconds)
     assert tail_of(machine(), zero, 0.0) == pytest.approx(exposed)
 
 
@@ -330,7 +331,7 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     m = machine(overlaps=overlaps)
     tail = tail_of(m, 0, 1e6)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    of_end = layer_time.replica_exchange(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), GROUP)
+    of_end = data_parallel.replica_exchange(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), GROUP)
     assert tail_of(m, 0, 1e6, end=1) - tail == pytest.approx(2 * float(of_end(4)))
 
 
@@ -342,15 +343,15 @@ def test_two_levels_by_hand() -> None:
     """8 GPUs share 8 GB at 8 GB/s (7/8 of it, 7 steps), 4 racks an eighth, 1 GB, at 1 GB/s (3/4 of it, 3 steps)."""
     # One rank exchanges nothing.
     for alone in (level(1), level(1, switch=True)):
-        assert layer_time.all_reduce(1e9, [alone]) == layer_time.reduce_scatter(1e9, [alone]) == 0
-        assert layer_time.all_to_all(1e9, [alone, alone]) == 0
+        assert collectives.all_reduce(1e9, [alone]) == collectives.reduce_scatter(1e9, [alone]) == 0
+        assert collectives.all_to_all(1e9, [alone, alone]) == 0
     levels = [level(8, 8e9), level(4)]
-    assert layer_time.reduce_scatter(8e9, levels) == pytest.approx(0.875 + 0.007 + 0.75 + 0.003)
-    assert layer_time.all_reduce(8e9, levels) == pytest.approx(2 * (0.875 + 0.007 + 0.75 + 0.003))
+    assert collectives.reduce_scatter(8e9, levels) == pytest.approx(0.875 + 0.007 + 0.75 + 0.003)
+    assert collectives.all_reduce(8e9, levels) == pytest.approx(2 * (0.875 + 0.007 + 0.75 + 0.003))
 
     # Where switches reduce, an all-reduce of 1 GB over 8 ranks takes 1 s and two latencies, its halves one each.
-    assert layer_time.all_reduce(1e9, [level(8, switch=True)]) == pytest.approx(1.002)
-    assert layer_time.reduce_scatter(1e9, [level(8, switch=True)]) == pytest.approx(0.876)
+    assert collectives.all_reduce(1e9, [level(8, switch=True)]) == pytest.approx(1.002)
+    assert collectives.reduce_scatter(1e9, [level(8, switch=True)]) == pytest.approx(0.876)
 
 
 @each(("inside", "racks"), [(1, 1), (2, 1), (1, 3), (4, 2), (8, 4)])
@@ -358,7 +359,7 @@ def test_all_to_all_counts_every_message(inside: int, racks: int) -> None:
     """A rank sends 1 byte in equal parts to all ranks: inside its rack, and out of it, message by message."""
     others = list(itertools.product(range(racks), range(inside)))[1:]  # of the first rank of the first rack
     near, far = (sum(1 / (inside * racks) for rack, _ in others if (rack > 0) == out) for out in (False, True))
-    found = layer_time.all_to_all(1.0, [level(inside, 10.0, 0.0), level(racks, 1.0, 0.0)])
+    found = collectives.all_to_all(1.0, [level(inside, 10.0, 0.0), level(racks, 1.0, 0.0)])
     assert found == pytest.approx(max(near / 10, far))
 
 
@@ -367,9 +368,9 @@ def test_levels_move_what_one_ring_moves(size: float, inside: int, racks: int) -
     """At one rate and without latency, level by level moves just what a flat ring over all ranks does."""
     # An all-reduce is a reduce-scatter and an all-gather, and never moves more than two tensors.
     flat, two = [level(inside * racks, latency=0.0)], [level(inside, latency=0.0), level(racks, latency=0.0)]
-    half, whole = float(layer_time.reduce_scatter(size, flat)), float(layer_time.all_reduce(size, flat))
-    assert float(layer_time.reduce_scatter(size, two)) == pytest.approx(half, abs=1e-12)
-    assert whole == pytest.approx(half + float(layer_time.all_gather(size, flat)))
+    half, whole = float(collectives.reduce_scatter(size, flat)), float(collectives.all_reduce(size, flat))
+    assert float(collectives.reduce_scatter(size, two)) == pytest.approx(half, abs=1e-12)
+    assert whole == pytest.approx(half + float(collectives.all_gather(size, flat)))
     assert 0 <= whole <= 2 * size / 1e9
 
 
@@ -385,10 +386,10 @@ def test_what_passes_of_chunks_do_not_hide(each: float, work: float, size: int, 
     free = 0.0
     for t in ready:
         free = max(free, t) + each
-    exposed = layer_time.exposed_behind_chunks(each, work, size * chunks, chunks, batches)
+    exposed = collectives.exposed_behind_chunks(each, work, size * chunks, chunks, batches)
     assert exposed == pytest.approx(free - clock)
     if chunks == 1:
-        assert exposed == pytest.approx(layer_time.exposed_tail_seconds(each * size, work, size))
+        assert exposed == pytest.approx(collectives.exposed_tail_seconds(each * size, work, size))
 
 
 def test_the_floor_of_an_exchange_is_no_more_than_its_time() -> None:
@@ -397,10 +398,10 @@ def test_the_floor_of_an_exchange_is_no_more_than_its_time() -> None:
     each, work = np.exp(r.normal(0, 2, n)), np.exp(r.normal(0, 2, n))
     chunks, batches = r.integers(1, 9, n), r.integers(1, 65, n)
     layers = chunks + r.integers(0, 40, n)
-    time = layer_time.exposed_behind_chunks(each, work, layers, chunks, batches)
+    time = collectives.exposed_behind_chunks(each, work, layers, chunks, batches)
     fewer = np.maximum(chunks, layers - r.integers(0, 20, n))
     share, more, longer = r.uniform(0, 1, n), r.uniform(1, 2, n), batches + r.integers(0, 9, n)
-    floor = layer_time.exposed_behind_chunks(each * share, work * more, fewer, chunks, longer)
+    floor = collectives.exposed_behind_chunks(each * share, work * more, fewer, chunks, longer)
     assert np.all(floor <= time * (1 + 1e-12))
 
 
@@ -431,7 +432,7 @@ def slower(plain: Machine, slow: Machine) -> list[float]:
 def test_a_start_is_never_hidden(overlap: float, shown: float) -> None:
     """Two exchanges a pass: of 2,048 B three quarters go over 100 B/s, some of them hidden, and each starts in 3 s."""
     # 4 tokens, two copies of 128 elements of 2 B.
-    found = layer_time.expert_exchange_seconds(
+    found = collectives.expert_exchange_seconds(
         routed_machine(all_to_all_seconds=3.0, expert_overlap=overlap), OVER_FOUR
     )
     assert found == pytest.approx(2 * ((0.75 * 2048 / 100 + 0.5) * shown + 3.0))
@@ -472,7 +473,7 @@ def test_tokens_reach_the_domains_of_their_groups(groups: int, of_token: int, do
     # In every group as without; of half of the domains each has a quarter of the experts at hand; of a domain none, one
     # or both groups; half a group each.
     experts = Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
-    assert layer_time.domains_of_token(experts, domains) == pytest.approx(copies)
+    assert collectives.domains_of_token(experts, domains) == pytest.approx(copies)
     for wrong in ((8, 9), (7, 1)):
         with pytest.raises(ValueError, match="groups must divide count .* \\({} of 256 experts, {} for".format(*wrong)):
             Experts(count=256, per_token=8, ffn=8, groups=wrong[0], groups_per_token=wrong[1])
@@ -527,15 +528,17 @@ def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: 
     inside, between = 8 // t - 1, 2  # of the shared weights, none here: the waits alone
     expected = inside * 0.5 + between * 2
     expected += (near - 1) * 0.5 + (near - 1) / near * size / 100 + (far - 1) * 2 + (far - 1) / far * size / near / 10
-    group = layer_time.ReplicaGroup(8 // t, 3)
-    assert layer_time.replica_exchange(routed_machine(), s, experts, group)(4) == pytest.approx(expected)
+    group = data_parallel.ReplicaGroup(8 // t, 3)
+    assert data_parallel.replica_exchange(routed_machine(), s, experts, group)(4) == pytest.approx(expected)
 
 
 def test_the_busiest_rank_sets_the_time_of_experts() -> None:
     """Twice the mean's tokens on one rank takes as long as twice the experts of a token."""
     even, uneven = routed_machine(), replace(routed_machine(), expert_imbalance=2.0)
     twice = replace(even, model=even.model.replaced(experts=Experts(count=16, per_token=4, ffn=8)))
-    assert layer_time.expert_exchange_seconds(uneven, OVER_FOUR) == layer_time.expert_exchange_seconds(twice, OVER_FOUR)
+    assert collectives.expert_exchange_seconds(uneven, OVER_FOUR) == collectives.expert_exchange_seconds(
+        twice, OVER_FOUR
+    )
     passes = (layer_operations(m, OVER_FOUR, routed=True).forward for m in (uneven, twice))
     found, wanted = ([o for o in forward if o.name.startswith("experts")] for forward in passes)
     assert found == wanted

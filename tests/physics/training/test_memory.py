@@ -13,8 +13,8 @@ from planner.physics.training import memory, operations, schedule, step_predicti
 from planner.physics.training.memory import weights_of
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.schedule import front_by_stage
 from planner.physics.training.step_prediction import free_conditions
-from planner.physics.training.transformer import front_by_stage
 
 S = 2048
 GPT22 = Model(name="gpt", layers=48, hidden=6144, heads=64, vocabulary=51200)

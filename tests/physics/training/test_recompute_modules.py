@@ -15,7 +15,7 @@ from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.instance import instance_sha256
 from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule, Software
-from planner.physics.training import layer_time, memory
+from planner.physics.training import collectives, layer_time, memory
 from planner.physics.training.memory import stored_tensors, weights_of
 from planner.physics.training.operations import Machine, layer_operations, narrow_heads
 from planner.physics.training.transformer import layer_kinds
@@ -110,7 +110,7 @@ def test_what_modules_run_again_by_hand(module: str, names: tuple[str, ...], exc
     kind = next(k for k in layer_kinds(m.model) if k.routed == (module != "mlp"))
     each = {o.name: o.seconds for o in layer_operations(m, SHAPE, routed=kind.routed).forward}
     wanted = sum(each[name] for name in names)
-    wanted += exchanges * layer_time.tensor_exchange_seconds(m, SHAPE, kind) / 2
+    wanted += exchanges * collectives.tensor_exchange_seconds(m, SHAPE, kind) / 2
     plain, again = (layer_time.kind_times(m, s, kind) for s in (NONE, SHAPE))
     assert again.backward_seconds - plain.backward_seconds == pytest.approx(wanted)
     assert again.forward_seconds == plain.forward_seconds

@@ -13,8 +13,8 @@ from test_layer_time import TOY, gpu, machine
 from training_toys import layout, shape
 
 from planner.instance.workload import Experts, LatentAttention
-from planner.physics.training import layer_time, memory, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup
+from planner.physics.training import collectives, data_parallel, layer_time, memory, schedule, step_prediction
+from planner.physics.training.data_parallel import ReplicaGroup
 from planner.physics.training.memory import weights_of
 from planner.physics.training.operations import Machine, embedding_seconds, head_seconds, layer_operations
 from planner.physics.training.parallel_strategy import ParallelStrategy, padded
@@ -66,17 +66,17 @@ class Layer:
         self.m, self.s = padded(m, s.shape), s
         self.times = layer_time.layer_times(self.m, s.shape, c.transport_slowdown)
         group = ReplicaGroup(s.replicas_per_rack, s.group_racks(m.rack.gpus), slowdown=c.allreduce_slowdown)
-        sent = layer_time.sharding_traffic_seconds(self.m, s.shape, weights_of(self.m, s.shape), s.zero_stage, group)
+        sent = data_parallel.sharding_traffic_seconds(self.m, s.shape, weights_of(self.m, s.shape), s.zero_stage, group)
         passes = self.times.forward_seconds, self.times.backward_seconds
         late = [max(0.0, float(x) - own) for x, own in zip(sent, passes, strict=True)]
         self.sharding = sum(late) + m.software.sharding_exposed * float(sum(sent))
-        _, nic = layer_time.context_exchange(self.m, s.shape, c.transport_slowdown)
+        _, nic = collectives.context_exchange(self.m, s.shape, c.transport_slowdown)
         left = [max(0.0, own - float(x)) for x, own in zip(sent, passes, strict=True)]
         self.free = [max(0.0, left[0] - nic), max(0.0, left[1] - 2 * nic)]
         self.seconds = sum(passes) + self.sharding
         # Of the embeddings: gradients reduced from stage 2 on, weights gathered at stage 3.
         reduced, gathered = self.m.precision.gradient_bytes, self.m.precision.working_parameter_bytes
-        exchange = layer_time.replica_exchange(self.m, s.shape, weights_of(self.m, s.shape), group)
+        exchange = data_parallel.replica_exchange(self.m, s.shape, weights_of(self.m, s.shape), group)
         sizes, ends = {2: [reduced], 3: [reduced, gathered]}.get(s.zero_stage, []), 1.0 + (s.pipeline_parallel == 1)
         of_ends = sum(float(exchange(size, layers=0.0, end=ends)) for size in sizes)
         late_ends = max(0.0, of_ends - head_seconds(self.m, s.shape))
@@ -102,7 +102,7 @@ def send_seconds(m: Machine, c: Conditions, s: ParallelStrategy) -> float:
     if s.pipeline_parallel == 1:
         return 0.0
     inside = s.stages_per_rack >= s.pipeline_parallel
-    return layer_time.pipeline_send_seconds(m, s.shape, c.pipeline_send_slowdown, inside=inside)
+    return collectives.pipeline_send_seconds(m, s.shape, c.pipeline_send_slowdown, inside=inside)
 
 
 @given(strategies(), CONDITIONS, st.booleans(), st.sampled_from([{}, {"overlaps": ("gradients",)}]))
@@ -113,7 +113,7 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     m, p, v = toy(layers=sum(s.layers_per_stage), **own), s.pipeline_parallel, s.virtual_stages
     x, found = Layer(m, c, s), step_prediction.step_breakdown(m, c, s)
     n, send = float(schedule.effective_micro_batches(s.micro_batches, p, v)), send_seconds(x.m, c, s)
-    sums, again = layer_time.end_exchange_seconds(x.m, s.shape), x.times.recompute_seconds
+    sums, again = collectives.end_exchange_seconds(x.m, s.shape), x.times.recompute_seconds
     head, embedding = head_seconds(x.m, s.shape) + sums[1], embedding_seconds(x.m, s.shape) + sums[0]
     stages = list(zip(s.layers_per_stage, s.recomputed, strict=True))
     each = x.times.forward_seconds, x.seconds - x.times.forward_seconds, again
@@ -147,7 +147,7 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     state = memory.gpu_state_bytes(x.m, s.shape, weights_of(x.m, s.shape), **own)
     assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
     rounds = min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p)
-    tail = layer_time.data_parallel_tail_seconds(
+    tail = data_parallel.data_parallel_tail_seconds(
         x.m, s.shape, weights_of(x.m, s.shape),
         ReplicaGroup(s.replicas_per_rack, s.group_racks(8), slowdown=c.allreduce_slowdown),
         x.times, dataclasses.replace(counts, rounds=rounds), zero_stage=s.zero_stage, layers=most, end=both,
@@ -175,7 +175,7 @@ def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -
     apart = s.pipeline_parallel > 1
     assert found["pipeline_send_window_seconds"] == pytest.approx(chunk * min(x.free))
     assert found["pipeline_send_seconds"] == pytest.approx(send_seconds(x.m, c, s))
-    size = layer_time.pipeline_send_bytes(x.m, s.shape)
+    size = collectives.pipeline_send_bytes(x.m, s.shape)
     assert found["pipeline_send_nic_seconds"] == pytest.approx(size / 10 if apart else 0.0)
     assert found["allreduce_window_seconds"] == x.times.backward_seconds
     assert found["wan_window_seconds"] == pytest.approx(max(s.layers_per_stage) * x.times.backward_seconds)
@@ -239,10 +239,10 @@ def test_keys_and_values_by_hand() -> None:
     # of its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
     m = machine(precision=machine().precision.replaced(collective_bytes=3))
     s = shape(2, b=2, recompute="selective", c=8)
-    assert layer_time.context_exchange(m, s, 2.0)[1] == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
+    assert collectives.context_exchange(m, s, 2.0)[1] == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
     near = dataclasses.replace(s, context_parallel=4)
-    assert layer_time.context_exchange(m, near, 2.0)[1] == 0.0
-    assert layer_time.context_exchange(m, dataclasses.replace(s, context_parallel=1), 2.0) == (0.0, 0.0)
+    assert collectives.context_exchange(m, near, 2.0)[1] == 0.0
+    assert collectives.context_exchange(m, dataclasses.replace(s, context_parallel=1), 2.0) == (0.0, 0.0)
 
 
 def test_figures_of_a_step() -> None:
@@ -251,7 +251,7 @@ def test_figures_of_a_step() -> None:
     instance, s = load_instance(Path("instances/one-rack.json")), layout((40, 40), recompute="full")
     own = {"hardware__accelerator__hbm_bytes": 80e9, "hardware__accelerator__memory_reserve_bytes": 1e9}
     limited = instance.replaced(**own, limits__memory_reserve_fraction=0.05)
-    assert step_prediction.memory_limit_bytes(limited) == pytest.approx(75e9)
+    assert memory.memory_limit_bytes(limited) == pytest.approx(75e9)
     m, free = step_prediction.machine_of(instance), step_prediction.free_conditions()
     found = step_prediction.metrics(instance, free, s, useful_share=0.5)
     flop = found.tokens_per_step * model_flop_per_token(m.model, m.sequence)

@@ -21,7 +21,8 @@ from planner.instance.workload import Experts, Model
 from planner.physics import ticking
 from planner.physics.network.transport import wait_for_others
 from planner.physics.training import parallel_strategy, schedule, step_prediction
-from planner.physics.training.layer_time import ReplicaGroup, exposed_tail_seconds
+from planner.physics.training.collectives import exposed_tail_seconds
+from planner.physics.training.data_parallel import ReplicaGroup
 from planner.physics.training.memory import weights_of
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import ParallelStrategy, block_of, even_layers, packing, unsupported

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.workload import DepthLaw, Experts, LatentAttention, LossLaw, Model, PointsLaw, PowerOf
+from planner.physics.training import scaling_laws
 from planner.physics.training import transformer as tf
 
 GPT3 = Model(name="GPT-3 175B", layers=96, hidden=12288, heads=96, vocabulary=51200)
@@ -124,10 +125,12 @@ def test_impossible_models_are_refused(change, complaint) -> None:
 @given(st.floats(-2, 2), st.floats(-5, 5), st.lists(st.integers(-10, 30), min_size=2, max_size=12, unique=True))
 def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: list[int]) -> None:
     """Least squares split an error."""
-    found = [tf.fitted_power_law([1.0, 1.0, 10.0, 10.0], [1.0, 100.0, 10.0, 1000.0], at) for at in (1.0, 10.0)]
+    found = [
+        scaling_laws.fitted_power_law([1.0, 1.0, 10.0, 10.0], [1.0, 100.0, 10.0, 1000.0], at) for at in (1.0, 10.0)
+    ]
     assert found == pytest.approx([10.0, 100.0])
     points = [10.0**e for e in exponents], [10.0 ** (slope * e + intercept) for e in exponents]
-    first, second = (math.log10(tf.fitted_power_law(*points, at)) for at in (1.0, 10.0))
+    first, second = (math.log10(scaling_laws.fitted_power_law(*points, at)) for at in (1.0, 10.0))
     assert (first, second - first) == pytest.approx((intercept, slope), abs=1e-7)
 
 
@@ -150,26 +153,26 @@ def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
     law = PointsLaw.model_validate(catalogue("scaling_laws")[name])
     assert len(law.flop) == 9 and law.source.strip()
     assert law.flop == pytest.approx([6 * n * d for n, d in zip(law.parameters, law.tokens, strict=True)], rel=0.05)
-    assert tf.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
+    assert scaling_laws.best_parameters(law, flop) == pytest.approx(175e9, rel=0.04)
 
 
 def test_the_optimum_of_a_loss_law_is_stationary() -> None:
     """Of 70B on 1.4T tokens the loss is 1.69 + 406.4 / 70e9^0.34 + 410.7 / 1.4e12^0.28 = 1.937 by hand."""
     first, second = (LossLaw.model_validate(catalogue("scaling_laws")[f"parametric-{x}"]) for x in (2022, 2024))
-    assert tf.loss(first, 70e9, 1.4e12) == pytest.approx(1.9366, abs=1e-4)
+    assert scaling_laws.loss(first, 70e9, 1.4e12) == pytest.approx(1.9366, abs=1e-4)
     for law in (first, second):
-        near = [share * tf.best_parameters(law, 1e25) for share in (0.99, 1.0, 1.01)]
-        losses = [tf.loss(law, n, tf.tokens_for(n, 1e25)) for n in near]
+        near = [share * scaling_laws.best_parameters(law, 1e25) for share in (0.99, 1.0, 1.01)]
+        losses = [scaling_laws.loss(law, n, scaling_laws.tokens_for(n, 1e25)) for n in near]
         assert min(losses) == losses[1]
 
 
 def test_batch_and_depth_laws() -> None:
     """An aspect of 128 gives GPT-3's 96 layers of 12,288; the logarithmic law 79."""
     given = {"tokens": 1e12, "flop": 1e24, "parameters": 1e11}
-    assert tf.power(PowerOf(of="fixed", coefficient=4e6), **given) == 4e6
+    assert scaling_laws.power(PowerOf(of="fixed", coefficient=4e6), **given) == 4e6
     for name, batch in (("zhang-2024", 22.91 * 1e12**0.47), ("deepseek-2024", 0.292 * 1e24**0.3271)):
         law = PowerOf.model_validate(catalogue("batch_laws")[name])
-        assert tf.power(law, **given) == pytest.approx(batch)
-    assert tf.layers_of(DepthLaw(aspect=128.0), 12_288) == 96
+        assert scaling_laws.power(law, **given) == pytest.approx(batch)
+    assert scaling_laws.layers_of(DepthLaw(aspect=128.0), 12_288) == 96
     log = DepthLaw.model_validate(catalogue("depth_laws")["levine-2020"])
-    assert tf.layers_of(log, 12_288) == pytest.approx((math.log(12_288) - 5.039) / 0.0555)
+    assert scaling_laws.layers_of(log, 12_288) == pytest.approx((math.log(12_288) - 5.039) / 0.0555)

@@ -18,7 +18,7 @@ from planner.models.joint.shapes.fastest_plan import FastestSearch
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.solvers.progress import report
 
 NEAR = 1.02  # above the least time on a free network: most optima lie below

@@ -11,8 +11,8 @@ from planner.models.joint.search.capital_floor import RACKS_ALONE
 from planner.models.joint.search.fewest_days import FewestDays
 from planner.models.joint.search.least_capital import LeastCapital
 from planner.models.joint.strategy_space import JointProblem, problem_of
-from planner.physics.training.layer_time import days_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import Status
 from planner.solvers.outcome import Stop
 from planner.solvers.signals import Deadline

@@ -37,7 +37,7 @@ from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy
 from planner.models.joint.strategy_tables import strategy_racks
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.solvers.progress import report
 
 SLICE = 1.02  # factor on capital: columns are listed up to it at a time

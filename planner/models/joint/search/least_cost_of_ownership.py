@@ -19,7 +19,7 @@ from planner.models.joint.joint_solution import CENTS, EPS, JointSolution
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_capital import LeastCapital, least_capital_plan
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
-from planner.physics.training.layer_time import days_of
+from planner.physics.training.step_prediction import days_of
 from planner.solvers.progress import report
 
 

@@ -14,7 +14,8 @@ from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData
 from planner.models.sites.split_model import RULES
 from planner.models.wan_design import RouteOption
-from planner.physics.site.wan import SiteFibre, assumed_window_seconds
+from planner.physics.site.wan import SiteFibre
+from planner.physics.site.wan_exchange import assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline

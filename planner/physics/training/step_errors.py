@@ -149,7 +149,7 @@ PARTS = {"accelerators": "gpu", "software": "software"}  # of a machine, by the 
 
 
 class ConstantSupport(Frozen):
-    """The measured steps that support one fitted constant of some accelerators or software stacks."""
+    """The step errors' part of one constant, of some accelerators or stacks: the measured steps that support it."""
 
     kind: Literal["accelerators", "software"]
     entries: tuple[str, ...]
@@ -159,12 +159,12 @@ class ConstantSupport(Frozen):
     deviation: NonNegative = Field(description="Standard deviation that the posterior of the fit leaves its logarithm.")
 
     def touches(self, machine: Machine) -> bool:
-        """Return whether the supported constant is one of a machine."""
+        """Return whether a machine's step errors come in part from this constant, of its accelerator or stack."""
         return getattr(machine, PARTS[self.kind]).name in self.entries
 
 
 class SupportTable(Frozen):
-    """The measured support of all fitted constants, and per cent correlations of pairs by their places, from 5 % on."""
+    """The step errors' parts of all constants, and per cent correlations of pairs by their places, from 5 % on."""
 
     source: str
     constants: tuple[ConstantSupport, ...]
@@ -173,12 +173,12 @@ class SupportTable(Frozen):
 
 @cache
 def support_table() -> SupportTable:
-    """Return the catalogue's table of the measured steps that support each constant."""
+    """Return the catalogue's table of the constants that cause step errors, by the measured steps that support each."""
     return SupportTable.model_validate(catalogue("constant_support"))
 
 
 def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> float:
-    """Return the error of a step by its constants: standard deviation of its logarithm in the posterior, linearised."""
+    """Compute a step's error by its constants: standard deviation of its logarithm in the posterior, linearised."""
     table = support_table()
     own = {i: constant for i, constant in enumerate(table.constants) if constant.touches(machine)}
     if not own:

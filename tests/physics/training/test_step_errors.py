@@ -12,10 +12,10 @@ import planner
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Model, Software
-from planner.physics import step_errors
-from planner.physics.step_errors import MIN_ROWS, classes_of, degrees_of, widest
+from planner.physics.training import step_errors
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step_errors import MIN_ROWS, classes_of, degrees_of, widest
 
 TABLE = step_errors.table()
 
