@@ -18,7 +18,7 @@ import pyomo.core as pyo
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models import Options, WanRequest
+from planner.models import Options
 from planner.physics.site import wan
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.wan import Demand, Edge, Form, Route, SiteFibre
@@ -36,6 +36,19 @@ MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
 WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
 PRIORITY_GAP = 1e-6  # of a priority's traffic: below it a step counts as proven
 ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves room for the next solve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WanRequest:
+    """What the wide area must join: open sites, and those that train, with their exchange of gradients per step.
+
+    One stage is exchanged at a time, each within the window that a step assumes: the backward pass of the next stage.
+    """
+
+    sites: tuple[str, ...]
+    exchanging: tuple[str, ...]
+    stage_bytes: float
+    window_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,12 @@ def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
     return x.part(np.sort(pareto_front(np.stack([*scarce, x.send, x.allreduce], axis=1))))
 
 
+def members(sizes: Ints) -> tuple[Ints, Ints]:
+    """Return for each member of groups of some sizes its group, and its place in the group."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
 class DominanceTest:
     """A dominance test of a design table: whether a design is no slower for no more money, and power if it counts."""
 

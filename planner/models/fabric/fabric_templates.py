@@ -24,8 +24,8 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models import FABRIC_AXES, FabricRequest, Options
-from planner.models.fabric import dragonflies, trees
+from planner.models import Options
+from planner.models.fabric import dragonfly_templates, tree_templates
 from planner.models.fabric.design_table import (
     AT,
     COUNTS,
@@ -38,13 +38,23 @@ from planner.models.fabric.design_table import (
     pareto_front,
     undominated,
 )
-from planner.models.fabric.site_mode import TOLERANCE, LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
-from planner.models.fabric.site_traffic import EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
-from planner.physics.network import transport
+from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
+from planner.models.fabric.site_traffic import (
+    TOLERANCE,
+    FabricRequest,
+    LeafLoads,
+    Loads,
+    SiteTraffic,
+    WorstTraffic,
+    unavoidable_splits,
+    worst_traffic,
+)
+from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import RackPorts, bill, design_for, same_ports, switch_usd
-from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.physics.network.fabric_cost import bill, switch_usd
+from planner.physics.network.fabric_designs import RackPorts, design_for, same_ports
+from planner.physics.site import wan
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
 
@@ -63,6 +73,15 @@ DESIGN_CHOICES = (
     "spine_up", "spine_bundle", "core_boxes",
 )  # fmt: skip
 ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "super_spine_boxes")
+
+# Axes in which fabrics are compared, all minimized, and the figure of merit of each.
+FABRIC_AXES = {
+    "cost": "cost_usd",
+    "time": "pipeline_send_slowdown",
+    "power": "power_mw",
+    "leaf": "racks_outside_leaf",
+    "splits": "unavoidable_splits",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,18 +246,18 @@ class Templates:
             if mode.grouped:  # groups have no cores, and of routers all are leaves
                 pairs = tuple(dict.fromkeys((spine * mode.has_spines, 0) for spine, _ in pairs))
             else:
-                alone += trees.single(one)
+                alone += tree_templates.single(one)
             for k, (spine, core) in enumerate(pairs):
                 first = spine not in (other for other, _ in pairs[:k])
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
         sites = [s for s in sites if len(s.stripes)]
         self._meet([self.rivals, *alone, *listed], sites)
-        self._add(trees.with_all_domains, 2, sites, every=16)
-        self._add(trees.with_some_domains, 3, sites)
+        self._add(tree_templates.with_all_domains, 2, sites, every=16)
+        self._add(tree_templates.with_some_domains, 3, sites)
         if not self.min_local_share:
-            self._add(dragonflies.with_groups, 1, sites)
+            self._add(dragonfly_templates.with_groups, 1, sites)
             if not (shallow and len(self.latest)):
-                self._add(trees.with_zones, 4, sites)
+                self._add(tree_templates.with_zones, 4, sites)
         return self.latest
 
     def _add(self, build: Builder, tiers: int, sites: list[SiteMode], *, every: int = 1) -> None:
@@ -288,7 +307,7 @@ class Templates:
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
         own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
-        own["wan_ports"] = transport.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
+        own["wan_ports"] = wan.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
         design = design_for(m.family, n, models, traffic.racks(blocks), rack, nic, **own)
         found = bill(n, m.switch, design, models[1:])
@@ -296,10 +315,10 @@ class Templates:
         domains = 1, design.domains_per_pod, design.domains_per_zone
         sizes = [design.domain_racks * count or design.racks for count in domains]
         flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
-        free = transport.free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
+        free = uplink_slowdowns.free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
         leaving = [count / size for count, size in zip(flows, sizes, strict=True)]
-        loads = transport.uplink_loads(design, leaving, [*map(int, groups)], free)
-        send, allreduce = transport.slowdowns(self.transport_slowdown, loads)
+        loads = uplink_slowdowns.uplink_loads(design, leaving, [*map(int, groups)], free)
+        send, allreduce = uplink_slowdowns.slowdowns(self.transport_slowdown, loads)
         return Template(models, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce)
 
 
@@ -308,49 +327,6 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
     own |= {"family": mode.family}
     grouped = mode.grouped or "group_links" not in pins
     return grouped and all(pins.get(name, value) == value for name, value in own.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorstTraffic(SiteTraffic):
-    """The traffic of a request for a fabric frontier, at its worst placement; racks count as blocks."""
-
-    request: FabricRequest
-    max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
-        r = self.request
-        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce, self.exchange_gbps > 0
-
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, first_only: bool = False) -> Floats:
-        """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
-        del first_only  # each run has as much
-        # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
-        # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
-        found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
-        groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
-        found[..., FLOWS] = sizes * inside
-        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * (self.exchange_gbps > 0)
-        tokens = exchange_bound(groups, sizes, r.exchange_racks)
-        found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
-        return found
-
-
-def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
-    """Return the worst traffic of a fabric request on racks of `gpus` GPUs, and its largest send slowdown (or inf)."""
-    own, r = transport_slowdown_of(network), request
-
-    def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
-        return max(window_seconds / ideal_seconds, own) * (1 + TOLERANCE) if ideal_seconds > 0 else float("inf")
-
-    send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
-    most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
-    traffic = WorstTraffic(
-        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, wan_gbps=r.wan_gbps,
-        exchange_gbps=r.exchange_gbps, request=r, max_allreduce=most,
-    )  # fmt: skip
-    return traffic, send
 
 
 def alternatives(
@@ -406,11 +382,6 @@ def alternatives(
     if ended:
         report(ended.format(len(designs)))
     return designs
-
-
-def unavoidable_splits(r: FabricRequest, domain: int) -> int:
-    """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
-    return lower_bound_split(domain_racks(r.racks, domain), r.groups, r.group_racks)
 
 
 def _figures(designs: Sequence[FrontierRow], axes: Sequence[str]) -> Floats:

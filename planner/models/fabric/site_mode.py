@@ -14,14 +14,22 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
-from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints
-from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
-from planner.physics.network import fabric_designs
+from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints, members
+from planner.models.fabric.site_traffic import (
+    ALLREDUCES,
+    EXCHANGES,
+    FLOWS,
+    SHARES,
+    TOLERANCE,
+    LeafLoads,
+    Loads,
+    SiteTraffic,
+)
+from planner.physics.network import fabric_cables, fabric_cost, fabric_designs
 from planner.physics.network.cable_lengths import Metres, Places
 from planner.physics.network.dragonfly import group_wan_links
-from planner.physics.network.transport import wan_ports
+from planner.physics.site.wan import wan_ports
 
-TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 LARGEST = np.finfo(np.float64).max
 Pins = Mapping[str, Any]
@@ -101,12 +109,12 @@ class LinkPrices:
     def places(self) -> Places | None:
         """Return the places of a site mode's racks on the floor, where its links are priced by length; else None."""
         floor = self.network.floor
-        return Places(floor, self.racks) if floor is not None and fabric_designs.by_reach(self.network) else None
+        return Places(floor, self.racks) if floor is not None and fabric_cost.by_reach(self.network) else None
 
     @cached_property
-    def media(self) -> fabric_designs.MediaTable:
+    def media(self) -> fabric_cables.MediaTable:
         """Return the table of cable media by which a site mode's links are priced."""
-        return fabric_designs.MediaTable.of(self.network.media, self.network.power_usd_per_watt)
+        return fabric_cables.MediaTable.of(self.network.media, self.network.power_usd_per_watt)
 
     @cached_property
     def flat_link(self) -> Prices:
@@ -115,15 +123,15 @@ class LinkPrices:
         if self.places is not None:
             return s.link_factor * self._priced(self.places.adjacent_metres()) * [[1.0], [0.0]]
         watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
-        return np.array([[fabric_designs.flat_usd(n, s)[1]], [watts / 1e6]])
+        return np.array([[fabric_cost.flat_usd(n, s)[1]], [watts / 1e6]])
 
     def endpoints(self, domain: Any) -> Prices:
         """Price all links of a site mode between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
         m, n, places = self.mode, self.network, self.places
-        ends, factor = m.networks * m.rails * m.rail_gpus, fabric_designs.endpoint_factor(m.switch, m.split)
+        ends, factor = m.networks * m.rails * m.rail_gpus, fabric_cost.endpoint_factor(m.switch, m.split)
         if places is None:
             watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
-            return self.racks * ends * np.array([[fabric_designs.flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
+            return self.racks * ends * np.array([[fabric_cost.flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
         each = self._by_length("endpoints", lambda racks: [places.to_middle(1, racks, spread=False)], domain)
         return times(ends * factor, each)
 
@@ -249,7 +257,7 @@ class SiteMode:
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
         self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports
         self.leaf_box, self.spine_box, self.core_box = (
-            np.array([[fabric_designs.switch_usd(self.network, x)], [x.power_watts / 1e6]])
+            np.array([[fabric_cost.switch_usd(self.network, x)], [x.power_watts / 1e6]])
             for x in (m.switch, spine, core)
         )
         # Of a network's WAN gateway: its ports towards the wide area, and the uplinks' worth that gradients to other
@@ -511,9 +519,3 @@ def uplinks_left(ports: int, split: int, width: int, spares: Spares) -> Ints:
     down = width * np.arange(ports * split // width + 1)
     taken = down + np.array([fabric_designs.spare_ports(used, spares) for used in down.tolist()])
     return np.asarray(ports - -(-taken // split), dtype=np.int64)
-
-
-def members(sizes: Ints) -> tuple[Ints, Ints]:
-    """Return for each member of groups of some sizes its group, and its place in the group."""
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -13,14 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cluster import fold, width
+from planner.instance.network import Network
 from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
 from planner.physics.network.clos_fabric import Design
+from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
 from planner.physics.recovery import min_spares
 from planner.plan.plan_sections import Assignment
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 
 Counts = NDArray[np.int32]
 MOST_EDGES = 1 << 15  # of runs under all numbers of stripes, counted at a time
 AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked at
+TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 
@@ -241,3 +245,75 @@ class LeafLoads:
         at = np.searchsorted(self.sizes, domain)
         i, n = np.nonzero(self.best[at])
         return i, self.stripes[n], self.loads[at[i], n]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRequest:
+    """What one site's fabric must carry so that the layout's traffic stays hidden.
+
+    Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
+    where the ideal alone fills the window. Groups of `exchange_racks` racks exchange tokens with their experts all to
+    all: nothing hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each
+    way end at its WAN gateway, to which the racks of one stage at a time send gradients at `exchange_gbps`, and back.
+    `rack_gpus` of each rack are cabled, where it is not all of them.
+    """
+
+    racks: int
+    group_racks: int
+    groups: int
+    pipeline_send_seconds: float
+    pipeline_send_window_seconds: float
+    allreduce_seconds: float
+    allreduce_window_seconds: float
+    exchange_racks: int = 1
+    wan_gbps: float = 0.0
+    exchange_gbps: float = 0.0
+    rack_gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstTraffic(SiteTraffic):
+    """The traffic of a request for a fabric frontier, at its worst placement; racks count as blocks."""
+
+    request: FabricRequest
+    max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
+        r = self.request
+        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce, self.exchange_gbps > 0
+
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, first_only: bool = False) -> Floats:
+        """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
+        del first_only  # each run has as much
+        # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
+        # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
+        found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
+        groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
+        found[..., FLOWS] = sizes * inside
+        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * (self.exchange_gbps > 0)
+        tokens = exchange_bound(groups, sizes, r.exchange_racks)
+        found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
+        return found
+
+
+def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
+    """Return the worst traffic of a fabric request on racks of `gpus` GPUs, and its largest send slowdown (or inf)."""
+    own, r = transport_slowdown_of(network), request
+
+    def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
+        return max(window_seconds / ideal_seconds, own) * (1 + TOLERANCE) if ideal_seconds > 0 else float("inf")
+
+    send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
+    most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
+    traffic = WorstTraffic(
+        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, wan_gbps=r.wan_gbps,
+        exchange_gbps=r.exchange_gbps, request=r, max_allreduce=most,
+    )  # fmt: skip
+    return traffic, send
+
+
+def unavoidable_splits(r: FabricRequest, domain: int) -> int:
+    """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
+    return lower_bound_split(domain_racks(r.racks, domain), r.groups, r.group_racks)

@@ -16,7 +16,7 @@ import numpy as np
 import pyomo.core as pyo
 
 from planner.instance.instance import Instance, pinned_blocks
-from planner.models import Options, SitesRequest, WanRequest, wan_design
+from planner.models import Options, SitesRequest, wan_design
 from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.site_question import Circuit, Joined, PlacedParts, SitePart, SiteQuestion, SitesExtent
 from planner.models.joint.strategy_space import Floats, Ints
@@ -24,8 +24,8 @@ from planner.models.joint.time_bounds import EPS
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
 from planner.models.sites.split_model import RULES, build
-from planner.models.wan_design import RouteOption
-from planner.physics.network import fabric_designs
+from planner.models.wan_design import RouteOption, WanRequest
+from planner.physics.network import fabric_cost, fabric_designs
 from planner.physics.site import cost
 from planner.physics.site.wan import SiteFibre, assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
@@ -159,7 +159,7 @@ class Sites:
 
     def __post_init__(self) -> None:
         self.data: SplitData = gather(self.instance, self.request)
-        self.gpu_fabric_usd = fabric_designs.min_fabric(self.instance.network).usd
+        self.gpu_fabric_usd = fabric_cost.min_fabric(self.instance.network).usd
         self.fibre = FibreDesigns(data=self.data, seed=self.seed)
 
     @property
@@ -292,7 +292,7 @@ class Sites:
         """Bound the racks of any choice of sites with `rails` GPUs of each cabled, at the cheapest links and fibre."""
         if rails in self.most:
             return self.most[rails]
-        h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_designs.min_uplinks(self.instance, rails)
+        h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_cost.min_uplinks(self.instance, rails)
         most = max_campus_modules(self.data, RULES.values())
         joined_racks = fabric_designs.max_joined_racks(self.instance, rails)
         at_site = min(most, fabric_designs.joined_modules(self.instance, joined_racks))
@@ -344,7 +344,7 @@ class Sites:
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below the power in MW of a rack's fabric at any site, `rails` GPUs cabled, if it counts."""
-        return rails * fabric_designs.min_fabric(self.instance.network).mw if self.data.counts_power else 0.0
+        return rails * fabric_cost.min_fabric(self.instance.network).mw if self.data.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:

@@ -28,7 +28,7 @@ from planner.physics.training.operations import LayerShape, Machine, limits_expe
 from planner.physics.training.parallel_strategy import NEEDS, RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of, memory_limit_bytes
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
 MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads

@@ -13,7 +13,7 @@ import numpy as np
 from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
 from planner.physics import Ints, Num, step_errors
-from planner.physics.network.transport import wait_for_others
+from planner.physics.network.uplink_slowdowns import wait_for_others
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule, transformer
 from planner.physics.training.layer_time import LayerTimes, ReplicaGroup, exposed_tail_seconds

@@ -10,18 +10,15 @@ the same way: so long they load the uplinks below it, of which sends and rings s
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from operator import mul
 
 import numpy as np
 
-from planner.instance.network import Wan
 from planner.physics import Num
 from planner.physics.network.clos_fabric import BLOCKS, Design
-from planner.physics.site.wan import need_gbps, wavelengths
-from planner.plan.plan_sections import Link, WanPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,40 +28,6 @@ class FreeUplinks:
     leaf: float = 1.0
     pod: float = 1.0
     zone: float = 1.0
-
-
-def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
-    """Compute the Gb/s, each way, of the wavelengths at a site's WAN gateway: as designed, else by its links."""
-    # By the design the sum over routes that end there, each at the larger of its rate and its backup's, in whole
-    # wavelengths; traffic that only passes by is not counted.
-    if design is None:
-        return math.fsum(link.capacity_gbps for link in links if site in (link.a, link.b))
-    ending = (demand for demand in design.demands if site in (demand.a, demand.b))
-    rates = (max(route.gbps, route.backup_gbps or 0.0) for demand in ending for route in demand.routes)
-    return wavelengths(wan, math.fsum(rates)) * wan.wavelength_gbps
-
-
-def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
-    """Count the WAN gateway ports of each of `networks` networks for a site's traffic: ceil(its rate / a port's)."""
-    return math.ceil(gbps / networks / port_gbps * (1 - 1e-12))
-
-
-def exchange_gbps(
-    wan: Wan,
-    links: Iterable[Link],
-    design: WanPlan | None,
-    site: str,
-    training: Collection[str],
-    exchange: tuple[float, float],
-) -> float:
-    """Return the Gb/s, each way, of a site's gradients at its gateway: as designed, else of bytes and seconds."""
-    if site not in training:
-        return 0.0
-    if design is not None:
-        sync = (need.requested_gbps for need in design.demands if need.priority == 0 and site in (need.a, need.b))
-        return math.fsum(sync) / wan.headroom_factor
-    own = (link for link in links if site in (link.a, link.b) and {link.a, link.b} <= set(training))
-    return math.fsum(need_gbps(*exchange, wan.round_trips * link.rtt_ms / 1e3) for link in own)
 
 
 def free_uplinks(design: Design, gbps: float, *stage_shares: float) -> FreeUplinks:

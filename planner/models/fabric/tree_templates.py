@@ -18,10 +18,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front, undominated
-from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, Trees, members
-from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads
-from planner.physics.network.fabric_designs import by_reach, spare_ports
+from planner.models.fabric.design_table import (
+    ArrayTable,
+    DesignTable,
+    Flags,
+    Floats,
+    Ints,
+    members,
+    pareto_front,
+    undominated,
+)
+from planner.models.fabric.site_mode import BELOW, SiteMode, Trees
+from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, TOLERANCE, LeafLoads
+from planner.physics.network.fabric_cost import by_reach
+from planner.physics.network.fabric_designs import spare_ports
 
 NONE = 1 << 40  # core boxes where there is no way to wire them: above any count
 MOST_TOPS = 4096  # sets of spines and cores over pods of all leaf domains that are kept
