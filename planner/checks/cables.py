@@ -10,11 +10,11 @@ import numpy as np
 from planner.checks import sites
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
 from planner.instance.network import Network
-from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import BLOCKS, Design, Ints
 from planner.physics.network.fabric_cables import WAN_GATEWAY, StageCables, lay
 from planner.physics.network.fabric_cables import stages as cable_stages
 from planner.physics.network.fabric_cost import wan_gateway_bill
+from planner.physics.network.uplink_slowdowns import FreeUplinks, free_uplinks
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
 from planner.physics.training.step_prediction import machine_of
@@ -157,12 +157,12 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
     return wide_area.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
 
 
-def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> uplink_slowdowns.FreeUplinks:
+def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
     """Recompute the share of a site's leaf uplinks that its WAN gateway leaves free; all of them without a gateway."""
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
-        return uplink_slowdowns.FreeUplinks()
-    return uplink_slowdowns.free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
+        return FreeUplinks()
+    return free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:

@@ -23,8 +23,7 @@ from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_cables, fabric_cost
 from planner.physics.network.cable_lengths import Metres
 from planner.physics.network.clos_fabric import Design, Ints
-from planner.physics.network.fabric_cables import WAN_GATEWAY, StageCables, switch_counts
-from planner.physics.network.fabric_designs import NO_MEDIUM
+from planner.physics.network.fabric_cables import NO_MEDIUM, WAN_GATEWAY, StageCables, switch_counts
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric

@@ -15,11 +15,11 @@ import numpy as np
 from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options
-from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.fabric_section import site_fabric
 from planner.models.fabric.fabric_templates import Lengths, Template, Templates
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.template_table import KEY, DesignTable
 from planner.models.joint.search.goal import Stopped
 from planner.physics import ticking
 from planner.physics.network.fabric_cost import by_reach

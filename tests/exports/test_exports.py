@@ -31,8 +31,7 @@ from planner.exports.fabric_graph import failure_domains
 from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, differences, netbox_files, write_netbox
 from planner.instance.network import Floor, Medium
 from planner.physics.network import fabric_cost
-from planner.physics.network.fabric_cables import MediaTable, lay, switch_counts
-from planner.physics.network.fabric_designs import NO_MEDIUM
+from planner.physics.network.fabric_cables import NO_MEDIUM, MediaTable, lay, switch_counts
 from planner.physics.network.uplink_slowdowns import slowdowns, uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 from planner.report.decisions import fabric

@@ -10,9 +10,9 @@ import numpy as np
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.fabric.site_traffic import FabricRequest, SiteTraffic, rank_order, worst_traffic
+from planner.models.fabric.template_table import DesignTable
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.locality import Locality, locality

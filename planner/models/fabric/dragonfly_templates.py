@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Ints, members, pareto_front
 from planner.models.fabric.site_mode import BELOW, Prices, SiteMode, times
 from planner.models.fabric.site_traffic import SHARES, LeafLoads
+from planner.models.fabric.template_table import ArrayTable, DesignTable, Ints, members, pareto_front
 from planner.models.fabric.tree_templates import divisors, pod_sizes
 from planner.physics.network.dragonfly import assured_links, exchanged_links
 from planner.physics.network.dragonfly import part_sizes as parts_of

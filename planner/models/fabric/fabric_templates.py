@@ -25,8 +25,10 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models import Options
-from planner.models.fabric import dragonfly_templates, tree_templates
-from planner.models.fabric.design_table import (
+from planner.models.fabric import dragonfly_templates, site_traffic, tree_templates
+from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
+from planner.models.fabric.site_traffic import TOLERANCE, LeafLoads, Loads, SiteTraffic, WorstTraffic
+from planner.models.fabric.template_table import (
     AT,
     COUNTS,
     NO_OPTIONS,
@@ -37,17 +39,6 @@ from planner.models.fabric.design_table import (
     Limits,
     pareto_front,
     undominated,
-)
-from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
-from planner.models.fabric.site_traffic import (
-    TOLERANCE,
-    FabricRequest,
-    LeafLoads,
-    Loads,
-    SiteTraffic,
-    WorstTraffic,
-    unavoidable_splits,
-    worst_traffic,
 )
 from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
@@ -220,7 +211,14 @@ class Templates:
         return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
 
     def _built(
-        self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
+        self,
+        traffic: SiteTraffic,
+        blocks: int,
+        limits: Limits,
+        pins: Pins,
+        listed: list[DesignTable],
+        *,
+        shallow: bool,
     ) -> DesignTable:
         """Build a site's templates: trees with all domains in a pod first, then others; `listed`: known ones."""
         racks, sites, alone = traffic.racks(blocks), list[SiteMode](), list[DesignTable]()
@@ -331,7 +329,7 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
 
 def alternatives(
     instance: Instance,
-    request: FabricRequest,
+    request: site_traffic.FabricRequest,
     options: Options,
     *,
     site: str | None = None,
@@ -357,14 +355,16 @@ def alternatives(
         whole=True,
         deadline=Deadline(options.time_limit),
     )
-    traffic, max_send = worst_traffic(network, request, instance.hardware.rack.gpus)
+    traffic, max_send = site_traffic.worst_traffic(network, request, instance.hardware.rack.gpus)
     limits = max_send, t.transport_slowdown * traffic.max_allreduce
     # Sizes of leaf domains by kind: racks outside and unavoidable splits, as far as these are axes.
     largest = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
     kinds, found, ended = dict[tuple[int, int], list[int]](), dict[tuple[int, int], DesignTable](), ""
     for size in sorted({*range(1, largest + 1), request.racks}):
         outside = max(0, request.racks - size) if "leaf" in counted else 0
-        kinds.setdefault((outside, unavoidable_splits(request, size) if "splits" in counted else 0), []).append(size)
+        kinds.setdefault(
+            (outside, site_traffic.unavoidable_splits(request, size) if "splits" in counted else 0), []
+        ).append(size)
     try:
         for kind, sizes in sorted(kinds.items()):
             better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
@@ -414,7 +414,7 @@ def _row(traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow
         "pipeline_send_slowdown": x.send,
         "power_mw": x.mw,
         "racks_outside_leaf": max(0, d.racks - d.domain_racks),
-        "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
+        "unavoidable_splits": site_traffic.unavoidable_splits(traffic.request, d.domain_racks),
     }
     row: FrontierRow = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
     row |= figures | {"switches": d.switches, "switch": leaf.name, "planes": leaf.planes * d.lanes}

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
-from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints, members
 from planner.models.fabric.site_traffic import (
     ALLREDUCES,
     EXCHANGES,
@@ -24,6 +23,16 @@ from planner.models.fabric.site_traffic import (
     LeafLoads,
     Loads,
     SiteTraffic,
+)
+from planner.models.fabric.template_table import (
+    KEY,
+    ArrayTable,
+    DesignTable,
+    DominanceTest,
+    Flags,
+    Floats,
+    Ints,
+    members,
 )
 from planner.physics.network import fabric_cables, fabric_cost, fabric_designs
 from planner.physics.network.cable_lengths import Metres, Places

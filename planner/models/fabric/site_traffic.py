@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.cluster import fold, width
 from planner.instance.network import Network
-from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
+from planner.models.fabric.template_table import Flags, Floats, Ints, pareto_front
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
 from planner.physics.recovery import min_spares

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import (
+from planner.models.fabric.site_mode import BELOW, SiteMode, Trees
+from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, TOLERANCE, LeafLoads
+from planner.models.fabric.template_table import (
     ArrayTable,
     DesignTable,
     Flags,
@@ -28,8 +30,6 @@ from planner.models.fabric.design_table import (
     pareto_front,
     undominated,
 )
-from planner.models.fabric.site_mode import BELOW, SiteMode, Trees
-from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, TOLERANCE, LeafLoads
 from planner.physics.network.fabric_cost import by_reach
 from planner.physics.network.fabric_designs import spare_ports
 

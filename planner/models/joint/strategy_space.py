@@ -17,7 +17,7 @@ from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.workload import Parallelism, Software
-from planner.models.fabric.design_table import ArrayTable
+from planner.models.fabric.template_table import ArrayTable
 from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.recovery import job_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, members
+from planner.models.fabric.template_table import ArrayTable, members
 from planner.models.joint import time_bounds
 from planner.models.joint.joint_world import EPS, World, most_paid
 from planner.models.joint.stage_split import Column, Stages

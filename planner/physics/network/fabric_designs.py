@@ -18,8 +18,6 @@ from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.plan.plan_sections import SiteFabric
 
 LANE_TOLERANCE = 1e-9  # relative: a port of the NIC's own rate carries it
-ROUNDING = 1e-9  # relative, of sums of lengths
-NO_MEDIUM = -1  # index of the medium where none reaches
 MAX_LANES = 16  # of a NIC: an instance allows no more
 MAX_WAN_PORTS = 10**9  # of a WAN gateway: more are a slip, and would overflow the arrays of its cables
 

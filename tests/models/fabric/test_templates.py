@@ -19,10 +19,10 @@ from tiers import more
 from planner.exports.fabric_parts import BuiltFabric, bill_of_materials
 from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
-from planner.models.fabric.design_table import DesignTable, Ints
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
+from planner.models.fabric.template_table import DesignTable, Ints
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_cost import Bill, bill, min_fabric
 from planner.physics.network.locality import Locality, exchange_leaving

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.instance.instance import ONE_SITE
-from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.template_table import DesignTable
 from planner.models.joint.joint_world import EPS, JointPlan, Shape, World
 from planner.models.joint.shapes.site_question import PlacedParts, SitesExtent
 from planner.models.joint.stage_split import Column, LayerSplit, Stages
