@@ -23,7 +23,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitesRequest:
-    """What a question asks of the sites beyond the instance."""
+    """A request that the joint optimum or an explanation makes of the site split, in addition to the instance."""
 
     fabric_usd_per_rack: float = 0.0
     refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that may not be open together and alone
@@ -31,7 +31,7 @@ class SitesRequest:
 
 
 class NodeLoad(Frozen):
-    """The largest load that one candidate could carry alone under the rules of the grid, and what stops it there."""
+    """The largest load that a site split gives one candidate alone under the rules of the grid, and what stops it."""
 
     node: str
     racks: int

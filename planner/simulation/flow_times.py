@@ -316,7 +316,7 @@ class LocalView:
 
 
 def ideal_seconds(tree: Tree, flows: Flows) -> float:
-    """Return the seconds of flows that no transport beats: nothing failed, parallel links and planes loaded evenly."""
+    """Return the seconds of simulated flows that no transport beats: nothing failed, links and planes loaded evenly."""
     return simulated_routes.spray(replace(tree, planes=(sum(tree.planes),)), flows).fullest_seconds()
 
 
@@ -359,7 +359,7 @@ def flow_seconds(
 
 
 def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
-    """Return the seconds by which the fullest cable is behind the mean of its equals when packets are sprayed by lot.
+    """Return the seconds by which sprayed flows end late: the fullest cable's time over the mean of its equals, by lot.
 
     Balls into bins: of M packets that any of n cables may take, one cable gets a binomial number of mean N = M/n and
     variance N (1 - 1/n); the most of C such cables is sqrt(2 ln C) deviations above the mean (Raab and Steger 1998,
@@ -379,7 +379,7 @@ def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
 
 
 def mean_fullest(tree: Tree, hosts: int, networks: int = 1) -> float:
-    """Return the mean load of the fullest link, in times of a flow at line rate, of random permutations under ECMP.
+    """Return how many flow times at line rate the fullest link of random permutations takes under ECMP, on average.
 
     Balls into bins: of the n hosts below a switch each sends a flow out with equal chance, over any cable above alike,
     so a cable has a binomial number of flows. Cables count as independent of each other; `networks`: that are alike.

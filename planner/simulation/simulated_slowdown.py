@@ -12,7 +12,7 @@ from planner.simulation.simulated_routes import Tree, permutation
 
 
 def factor(network: Network | None) -> TransportFactor | None:
-    """Return the simulated transport slowdown of a network's slowest switch; None if the instance asks for none."""
+    """Return the simulated slowdown of a network's slowest switch with its runs; None if the instance asks for none."""
     if network is None or network.transport.simulate is None:
         return None
     runs = network.transport.simulate
@@ -43,7 +43,7 @@ def transport_slowdown_of(network: Network | None) -> float:
 
 @lru_cache(maxsize=64)
 def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
-    """Return the percentile over seeds of a simulated permutation's slowest flow over its ideal: the slowdown."""
+    """Return the simulated slowdown: the percentile over seeds of a permutation's slowest flow over its ideal."""
     tree, tails = reference_tree(runs, ports, planes), []
     for seed in range(runs.seeds):
         flows = permutation(tree.slots, FLOW_BYTES, seed)

@@ -25,7 +25,7 @@ SHAPES_AT_A_TIME = 16  # those of the least price first: one, two, and so on, up
 
 
 class Groups(NamedTuple):
-    """Groups of a dragonfly, of `rails` rails of `width` leaf domains: how many, and the leaves, or routers, of one."""
+    """The groups of some dragonfly templates: racks of a domain, rails, domains, how many, and the leaves of each."""
 
     domain: int
     rails: int
@@ -36,7 +36,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ways(ArrayTable):
-    """Ways to wire a dragonfly: uplinks of a leaf (0: routers), bundle, and links between two groups."""
+    """The ways to wire dragonfly templates: uplinks of a leaf (0: routers), bundle, and links between two groups."""
 
     up: Ints
     bundle: Ints
@@ -44,7 +44,7 @@ class Ways(ArrayTable):
 
 
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield tables of the dragonflies of leaf domains that may beat the templates so far, the least price first."""
+    """Yield tables of the dragonfly templates of leaf domains that may beat those so far, the least price first."""
     # The groups that ports allow: racks of the domain, rails and domains of a group. Under valiant all; on shortest
     # paths the fewest of each count.
     valiant, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)

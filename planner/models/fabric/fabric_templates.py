@@ -77,7 +77,7 @@ FABRIC_AXES = {
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template: a site's fabric with an order of racks, its price, power, and slowdowns of sends and allreduces."""
+    """A fabric template: a site's design with an order of racks, its price, power, and slowdowns by uplinks."""
 
     models: tuple[Switch, ...]  # from the leaf up
     family: FabricFamily
@@ -111,7 +111,7 @@ class Templates:
 
     @cached_property
     def network(self) -> Network:
-        """Return the network whose switches fabric templates are built of. InputError: the instance has none."""
+        """Return the network whose switches the fabric templates take. InputError: the instance has none."""
         network = self.instance.network
         if network is None:
             raise InputError("network: is missing; a fabric cannot be chosen without it")
@@ -188,7 +188,7 @@ class Templates:
         max_slowdowns: tuple[float, float] = (math.inf, math.inf),
         shallow: bool = False,
     ) -> DesignTable:
-        """Return the fabric templates of a site that holds `blocks` blocks of a column, as a design table.
+        """Return the fabric templates of a site that holds `blocks` blocks of a column, as a table of templates.
 
         Left out are those dearer than `max_usd`, rounded up, those that slow sends or allreduces by more than
         `max_slowdowns`, those that draw more than the power limit, and with `shallow`, where fewer tiers suffice, those
@@ -337,7 +337,7 @@ def alternatives(
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> list[FrontierRow]:
-    """Return a frontier of fabrics, none matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
+    """Return the frontier of fabric templates for a request, cheapest first: none beaten in all axes (and cost).
 
     `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
     those not reached are missing, which is reported.

@@ -51,7 +51,7 @@ Prices = Floats  # rows: dollars, power over the years included, and MW; a colum
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A switch in one fabric family, with one price of links: how a rack's GPUs meet its ports, in which networks."""
+    """A mode of a site's templates: a switch in a family, one price of links; how GPUs of a rack meet its ports."""
 
     switch: Switch
     family: FabricFamily
@@ -66,17 +66,17 @@ class Mode:
 
     @property
     def link_nics(self) -> float:
-        """Return how many NICs, or lanes of them, at full rate a link between switches of this mode carries."""
+        """Return how many NICs, or lanes of them, at full rate a link between switches carries in a mode of a site."""
         return self.switch.port_gbps / self.nic_gbps
 
     @property
     def networks(self) -> int:
-        """Count the networks side by side of this mode, over which link prices are summed."""
+        """Count the networks side by side in a mode of a site, over which link prices are summed."""
         return self.apart * self.lanes
 
     @property
     def planes(self) -> int:
-        """Count the planes of switch chips of this mode over all lanes of a NIC."""
+        """Count the planes of switch chips in a mode of a site, over all lanes of a NIC."""
         return self.switch.planes * self.lanes
 
 
@@ -116,7 +116,7 @@ class LinkPrices:
 
     @cached_property
     def places(self) -> Places | None:
-        """Return the places of a site mode's racks on the floor, where its links are priced by length; else None."""
+        """Return the floor places of a site mode's racks, where its links are priced by length; else None."""
         floor = self.network.floor
         return Places(floor, self.racks) if floor is not None and fabric_cost.by_reach(self.network) else None
 
@@ -239,7 +239,7 @@ class Trees(ArrayTable):
 
 @dataclass(kw_only=True)
 class SiteMode:
-    """One mode at one site, with one pair of models above the leaves: the inputs from which its templates are built."""
+    """A site mode: one mode at a site, with a pair of models above the leaves, from which templates are built."""
 
     prices: LinkPrices  # of links of a mode
     index: int  # of the mode
@@ -358,7 +358,7 @@ class SiteMode:
     def crossing(
         self, load: Floats, racks: Any, over: Any, links: Any, rails: Any = 1, *, gone: Any = None
     ) -> tuple[Floats, Floats, Flags]:
-        """Return the slowdowns, over the transport's own, of traffic out of runs of `racks` racks and `rails` rails.
+        """Return the slowdowns, over the transport's, of a site mode's traffic out of runs of racks and rails.
 
         And whether its links out carry the exchanges between sites and of experts at once without slowdown. `over`:
         the rate of GPUs below over that of links. `gone`: the links' worth that the exchange between sites takes.
@@ -460,7 +460,7 @@ class SiteMode:
         return domain[kept], up[kept]
 
     def table(self, send: Floats, allreduce: Floats, prices: Prices, **columns: Any) -> DesignTable:
-        """Return a site mode's templates within the limits, as a design table; key columns not given are zero."""
+        """Return a site mode's templates within the limits, as a table; key columns not given are zero."""
         usd, mw = prices
         columns |= {"mode": self.index}
         key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
@@ -471,7 +471,7 @@ class SiteMode:
         return DesignTable(send, allreduce, usd, mw, key).part(fits & np.isfinite([usd, send, allreduce]).all(axis=0))
 
     def tree_table(self, x: Trees, crossing: tuple[Floats, Floats, Flags], prices: Prices, stripes: Any) -> DesignTable:
-        """Return the design table of a site mode's trees that may beat the templates so far, given what crosses."""
+        """Return the table of a site mode's trees that may beat the templates so far, given what crosses."""
         # Boxes of the top tier are shared, or one for each position. Bundles of single links may be joined to larger
         # ones, unless a pin wants the bundle.
         send, allreduce, fits = crossing
@@ -494,7 +494,7 @@ class SiteMode:
         return self.table(send, allreduce, prices, **columns)
 
     def caps(self, send: Any, allreduce: Any) -> Floats:
-        """Bound the price of a site mode's templates with at least such slowdowns that may beat those found so far."""
+        """Bound the price that a site mode still pays for templates of at least such slowdowns, by those so far."""
         phi, found = self.transport_slowdown, np.full(np.shape(send), self.max_usd)
         if not self.power_counts:
             for usd, _ in self.front.keeping(phi * send, phi * allreduce):
@@ -514,7 +514,7 @@ class SiteMode:
 
 
 def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: bool) -> tuple[Ints, Ints]:
-    """Return bundles of switches below, and boxes that a site mode's top-tier positions share: 0 where all have own."""
+    """Return bundles below a site mode's top tier, and the boxes that its positions share: 0 where each has its own."""
     # `split`: bundles of single links may be joined to larger ones.
     each = np.maximum(boxes // np.maximum(below, 1), 1)
     joined = (up == bundle * each) | (np.equal(bundle, 1) & split)

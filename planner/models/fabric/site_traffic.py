@@ -29,7 +29,7 @@ FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` re
 
 
 def units(stages: int, blocks: int, stripes: int) -> Ints:
-    """Return the place of every unit (a block's rack stage) in the order of a site's racks; shape (stages, blocks)."""
+    """Return the place of every unit (a block's rack stage) in a site's order of racks; shape (stages, blocks)."""
     # A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
     # pipelines side by side; as many as stages: whole all-reduce groups. The larger stripes come first.
     found, first = np.empty((stages, blocks), dtype=np.int64), 0
@@ -42,13 +42,13 @@ def units(stages: int, blocks: int, stripes: int) -> Ints:
 
 
 def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[list[int]]:
-    """List the racks of each rack stage in the order of ranks: block by block, the racks of a unit side by side."""
+    """List a site's racks of each rack stage, in stripes, by rank: block by block, the racks of a unit side by side."""
     at = units(stages, blocks, stripes)[:, :, None] * unit_racks + np.arange(unit_racks)[None, None, :]
     return [[int(rack) for rack in row] for row in at.reshape(stages, -1)]
 
 
 def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:
-    """Return every stage's pieces by leaf domain, racks in rank order; a piece ends where the domain changes."""
+    """Return every stage's pieces by leaf domain, in a site's order of racks; a piece ends where the domain changes."""
     pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
     for stage, racks in enumerate(order):
         for domain, own in groupby(racks, lambda rack: rack // size):
@@ -57,7 +57,7 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
 
 
 def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
-    """Return the share of all-reduce groups whole under one leaf in an order of a site's racks, by leaf domain size."""
+    """Return the share of a site's all-reduce groups whole under one leaf in its order of racks, by domain size."""
     at = units(stages, blocks, stripes) * unit_racks
     first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
@@ -249,7 +249,7 @@ class LeafLoads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricRequest:
-    """What one site's fabric must carry so that the layout's traffic stays hidden.
+    """A request for a site's fabric: the traffic that it must carry so that the layout's communication stays hidden.
 
     Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
     where the ideal alone fills the window. Groups of `exchange_racks` racks exchange tokens with their experts all to
@@ -273,14 +273,14 @@ class FabricRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstTraffic(SiteTraffic):
-    """The traffic of a request for a fabric frontier, at its worst placement; racks count as blocks."""
+    """The site traffic of a fabric request at its worst placement, for a frontier; racks count as blocks."""
 
     request: FabricRequest
     max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
+        """Return the cache key of the loads of a site's worst traffic: all that they depend on but its racks."""
         r = self.request
         return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce, self.exchange_gbps > 0
 
@@ -299,7 +299,7 @@ class WorstTraffic(SiteTraffic):
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
-    """Return the worst traffic of a fabric request on racks of `gpus` GPUs, and its largest send slowdown (or inf)."""
+    """Return a site's worst traffic by a fabric request, racks of `gpus` GPUs, and its largest send slowdown."""
     own, r = transport_slowdown_of(network), request
 
     def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
@@ -315,5 +315,5 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
 
 
 def unavoidable_splits(r: FabricRequest, domain: int) -> int:
-    """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
+    """Count the groups of a site's traffic that no placement keeps in one leaf domain: those beyond all their room."""
     return lower_bound_split(domain_racks(r.racks, domain), r.groups, r.group_racks)

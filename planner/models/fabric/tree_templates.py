@@ -51,7 +51,7 @@ def _divisors(count: int, most: int) -> Ints:
 
 
 def divisors(counts: Ints, most: int) -> tuple[Ints, Ints]:
-    """Return the divisors up to `most` of each count, ascending, as of bundles or positions: place of each, and all."""
+    """Return the divisors up to `most` of each count, ascending, as tree templates' bundles: place of each, and all."""
     kinds, own = np.unique(counts, return_inverse=True)
     found = [_divisors(count, most) for count in kinds.tolist()]
     number = np.array([len(each) for each in found], dtype=np.int64)
@@ -61,13 +61,13 @@ def divisors(counts: Ints, most: int) -> tuple[Ints, Ints]:
 
 
 def spine_bundles(s: SiteMode) -> list[int]:
-    """List the bundles of a tree's spine uplinks: single links, which fill cores best, unless pins ask for others."""
+    """List the bundles of tree templates' spine uplinks: single links, which fill cores best, unless pinned."""
     down = s.pins.get("core_down_ports", 1)
     return [s.pins["spine_bundle"]] if "spine_bundle" in s.pins else [b for b in range(1, down + 1) if down % b == 0]
 
 
 def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
-    """Count the fewest boxes of a tree's top tier, at least `fewest`, for `positions` positions of `taken` ports."""
+    """Count the fewest boxes of tree templates' top tier, at least `fewest`, for positions of `taken` ports."""
     # The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
     ports = s.core_ports
     boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
@@ -79,12 +79,12 @@ def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Int
 
 
 def part_sizes(items: int) -> Ints:
-    """Return the sizes ceil(items / parts) of a tree's pods, once each: no smaller size makes as few parts."""
+    """Return the sizes ceil(items / parts) of tree templates' pods, once each: no smaller size makes as few parts."""
     return np.unique(-(-items // np.arange(1, items + 1, dtype=np.int64)))
 
 
 def pod_sizes(s: SiteMode, items: int, pin: str, *, all_sizes: bool = False) -> Ints:
-    """List the sizes of a tree's pod in rails, or leaf domains: the fewest for each count of pods, or every number."""
+    """List the sizes of tree templates' pods in rails, or leaf domains: the fewest for each count of pods, or all."""
     # Where the ports down of a spine are pinned, every divisor of these.
     wanted, down = s.pins.get(pin), s.pins.get("spine_down_ports")
     sizes = np.arange(1, items + 1) if all_sizes or down or wanted else part_sizes(items)
@@ -92,7 +92,7 @@ def pod_sizes(s: SiteMode, items: int, pin: str, *, all_sizes: bool = False) -> 
 
 
 def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]:
-    """Join leaves of trees to the spines of their pods in every way that ports and pins allow.
+    """Join the leaves of tree templates to the spines of their pods in every way that ports and pins allow.
 
     Return the row of each way, the trees with the fewest uplinks of a spine, which the core share and the ratio ask
     for, and the most. A pod has at least the spines that survive the loss of one, where the network requires that.
@@ -116,7 +116,7 @@ def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]
 
 
 def single(s: SiteMode) -> list[DesignTable]:
-    """Return the tree of one tier: a single switch in each network, where it takes every GPU."""
+    """Return the tree template of one tier: a single switch in each network, where it takes every GPU."""
     m, racks, pins = s.mode, s.racks, s.pins
     ends = racks * m.rails * m.rail_gpus
     taken = -(-(ends + spare_ports(ends, s.network.spares)) // m.split)
@@ -129,7 +129,7 @@ def single(s: SiteMode) -> list[DesignTable]:
 
 
 def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the trees of two and three tiers whose pods hold all leaf domains that may beat the templates so far."""
+    """Yield the tree templates of two and three tiers whose pods hold all leaf domains that may beat those so far."""
     domain, up = s.worthwhile_uplinks(domains, leaves)
     each = np.unique(domain)
     if not len(each):
@@ -218,7 +218,7 @@ def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterat
 
 
 def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the trees of three tiers with pods of some domains that may beat the templates so far."""
+    """Yield the tree templates of three tiers with pods of some domains that may beat the templates so far."""
     # Leaves with some uplinks are a case; it must cost less than the templates that are no slower than its leaves.
     domain, up = s.worthwhile_uplinks(domains, leaves, tiers=3)
     if not len(domain):
@@ -264,7 +264,7 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
 
 
 class Cases(NamedTuple):
-    """Leaves of trees with some uplinks (rows) under numbers of stripes (columns): slowdowns, and USD worth paying."""
+    """Leaves of tree templates with some uplinks (rows) under stripes (columns): slowdowns, and USD worth paying."""
 
     send: Floats
     allreduce: Floats
@@ -273,7 +273,7 @@ class Cases(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodBounds(ArrayTable):
-    """Pods of trees with some of the leaf domains, over leaves with some uplinks, and the least that they cost."""
+    """Pods of tree templates with some leaf domains, over leaves with some uplinks, and the least that they cost."""
 
     case: Ints
     trees: Trees
@@ -331,7 +331,7 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
 
 @dataclass(frozen=True, slots=True)
 class ZoneRows(ArrayTable):
-    """Shapes of pods and zones of trees of four tiers, with leaf uplinks and bundles, and the least that each costs."""
+    """Shapes of pods and zones of four-tier tree templates, leaf uplinks and bundles, and the least that each costs."""
 
     trees: Trees  # with the fewest uplinks of a spine, and no cores yet
     high: Ints  # most uplinks of a spine
@@ -342,7 +342,7 @@ class ZoneRows(ArrayTable):
 
 
 def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the templates of four tiers of leaf domains that may beat those found so far, one size after another."""
+    """Yield the tree templates of four tiers of leaf domains that may beat those so far, one size after another."""
     every_domain, every_up = s.worthwhile_uplinks(domains, leaves, tiers=4)
     for domain in dict.fromkeys(every_domain.tolist()):
         ups = every_up[every_domain == domain]

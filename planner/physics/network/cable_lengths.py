@@ -16,7 +16,7 @@ Metres = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Places:
-    """The floor of one site, for lengths of cables: rack k's hosts in row k // n at place k % n, n racks a row."""
+    """The floor of one site, for cable lengths: rack k's hosts in row k // n at place k % n, n racks a row."""
 
     floor: Floor
     racks: int

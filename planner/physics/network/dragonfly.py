@@ -237,7 +237,7 @@ class DragonflyPlus(Dragonfly):
 
 
 class GroupShapes(NamedTuple):
-    """The groups of one network of a dragonfly: the rails and leaves, or routers, of each, and its first cable."""
+    """The shapes of a dragonfly's groups in one network: rails and leaves, or routers, of each, and its first cable."""
 
     rails: Ints
     routers: Ints
@@ -348,5 +348,5 @@ def exchanged_links(
 
 
 def group_wan_links(ports: int, groups: int, across: int) -> Ints:
-    """Count the links of a WAN gateway to each place of groups: `across` groups at a place, the links in turn."""
+    """Count the links of a dragonfly's WAN gateway to each place of groups: `across` groups at a place, in turn."""
     return np.bincount(np.arange(ports) % groups // across, minlength=-(-groups // across))

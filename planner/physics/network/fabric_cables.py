@@ -17,7 +17,7 @@ BLOCK = 1 << 16  # cables laid at a time: a few MB of numbers, and large enough 
 
 @dataclass(frozen=True, slots=True)
 class StageCables:
-    """Some cables of one stage of a fabric design: the switch and port at each end."""
+    """Some of the fabric cables of one stage of a design: the switch and port at each end."""
 
     low_tier: str
     high_tier: str
@@ -28,7 +28,7 @@ class StageCables:
 
 
 def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
-    """Yield every cable of a fabric design once, block by block; the design can be wired."""
+    """Yield every fabric cable of a design once, port to port, block by block; the design can be wired."""
     for stage in stages(design):
         for first in range(0, stage.count, block):
             numbers = np.arange(first, min(first + block, stage.count), dtype=np.int64)
@@ -36,7 +36,7 @@ def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
 
 
 def stages(design: Design) -> list[Stage]:
-    """Return the stages of cables of a fabric design from the GPUs up, its WAN gateway's last."""
+    """Return the stages of a design's fabric cables from the GPUs up, its WAN gateway's last."""
 
     def endpoints(link: Ints) -> Ends:  # set g of a domain meets at leaf g, or all at one switch
         gpu, lane = link // design.lanes, link % design.lanes
@@ -63,12 +63,12 @@ def stages(design: Design) -> list[Stage]:
 
 
 def switch_counts(design: Design) -> dict[str, int]:
-    """Count the switches of each tier of a fabric design, those of its WAN gateway among them."""
+    """Count the switches that a design's fabric cables join by tier, those of its WAN gateway among them."""
     return {tier: count for tier, count in (design.tier_switches | {WAN_GATEWAY: design.wan_gateways}).items() if count}
 
 
 def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
-    """Return a function from a block of a fabric design's cables to their lengths in metres."""
+    """Return a function from a block of a design's fabric cables to their lengths in metres."""
     places = Places(floor, design.racks)
     middles = {tier: places.runs(design.racks_around(tier)) for tier in ("gpu", *switch_counts(design))}
 
@@ -96,7 +96,7 @@ def _place(design: Design, tier: str, index: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class MediaTable:
-    """The cable media of a fabric as columns, to price links of many lengths at once."""
+    """The media of fabric cables (copper, optics) as columns, to price links of many lengths at once."""
 
     price_usd: Metres
     usd_per_m: Metres
@@ -106,7 +106,7 @@ class MediaTable:
 
     @classmethod
     def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
-        """Return the table of some cable media, where a watt over the years is worth `usd_per_watt`."""
+        """Return the table of some media of fabric cables, where a watt over the years is worth `usd_per_watt`."""
         columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
         reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
         # A medium gives way to another at its reach, or where their prices are the same.
@@ -125,7 +125,7 @@ class MediaTable:
         return chosen
 
     def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
-        """Return USD and watts of a link of each length in metres; an infinite price where no medium reaches."""
+        """Return USD and watts of a fabric cable of each length in metres; an infinite price: no medium reaches."""
         at = self.choose(metres)
         usd = np.where(at == NO_MEDIUM, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres)
         return usd, np.where(at == NO_MEDIUM, 0.0, self.watts[at])

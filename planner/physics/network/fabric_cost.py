@@ -17,24 +17,24 @@ from planner.physics.site.cost import link_usd
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The bill of a fabric design: price in USD, the watts over the years included, and power in MW."""
+    """The cost of a fabric design: price in USD, the watts over the years included, and power in MW."""
 
     usd: float
     mw: float
 
 
 def by_reach(network: Network) -> bool:
-    """Return whether a network's fabric links are priced by their length."""
+    """Return whether the cost of a network's fabric links is by their length."""
     return network.floor is not None and bool(network.media)
 
 
 def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
-    """Return the switch model of each tier of a fabric design: the leaf's where none is given above it."""
+    """Return the switch model by tier for a fabric design's cost: the leaf's where none is given above it."""
     return dict(zip(TIERS, (switch, *above, *[switch] * (len(TIERS) - 1 - len(above))), strict=True))
 
 
 def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switch] = ()) -> Bill:
-    """Return the price and power of a fabric design, of models `above` the leaf's; infinite where no medium reaches."""
+    """Return the cost and power of a fabric design, of models `above` the leaf's; infinite where no medium reaches."""
     boxes = [(design.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
     ends, *links = _bills(network, design, design.runs, (0, design.endpoint_links), (design.switch_links, 0))
     each = [(endpoint_factor(switch, design.split), ends), *((switch.link_factor, link) for link in links)]
@@ -45,7 +45,7 @@ def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switc
 
 
 def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
-    """Return price and power of a fabric's WAN gateway: its switches, amid the site, and its links to the fabric."""
+    """Return cost and power of a fabric's WAN gateway: its switches, amid the site, and its links to the fabric."""
     # The ports and optics towards the wide area are in the price of a wavelength.
     (links,) = _bills(network, design, design.wan_runs, (design.wan_gateway_links, 0))
     usd = design.wan_gateways * switch.price_usd + switch.link_factor * links.usd
@@ -54,7 +54,7 @@ def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
 
 
 def endpoint_factor(switch: Switch, split: int) -> float:
-    """Return price and power of a GPU's link over those of the fabric's links, by its share of a split port."""
+    """Return cost and power of a GPU's fabric link over those of other links, by its share of a split port."""
     least = switch.breakout_link_factor
     return switch.link_factor * (sorted((1.0, least, least * switch.breakout / split))[1] if split > 1 else 1.0)
 
@@ -78,12 +78,12 @@ def _bills(
 
 
 def switch_usd(network: Network, switch: Switch) -> float:
-    """Return the price in USD of a fabric switch with its power over the years."""
+    """Return the cost in USD of a fabric switch with its power over the years."""
     return switch.price_usd + switch.power_watts * network.power_usd_per_watt
 
 
 def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, float]:
-    """Return the price in USD of a fabric link of a GPU and of one between switches, power included, without length."""
+    """Return the cost in USD of a fabric link of a GPU, and of one between switches, power included, without length."""
     cables, (ends, up) = network.cables, link_usd(network)
     watts = network.optics.power_watts * network.power_usd_per_watt
     ends = (ends + cables.endpoint_transceivers * watts) * endpoint_factor(switch, split)
@@ -91,7 +91,7 @@ def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, f
 
 
 def min_fabric(network: Network | None) -> Bill:
-    """Bound price and power of any fabric for one cabled GPU, each by itself: a shortest link, a full leaf's port."""
+    """Bound the cost and power of any fabric for one cabled GPU, each by itself: shortest link, full leaf's port."""
     if network is None:
         return Bill(0.0, 0.0)
     found = list[Bill]()
@@ -111,7 +111,7 @@ def min_fabric(network: Network | None) -> Bill:
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
-    """Pair the racks from which a fabric tree needs links out of leaves, or spines, with their least USD a rack."""
+    """Bound the cost of fabric uplinks: racks from which trees need some of leaves, or spines, and USD a rack."""
     # They are those that the ratios ask for by the rate of a rack's GPUs, with a port at either end.
     network = instance.network
     if network is None or any(FAMILIES[family].design.grouped for family in network.families):

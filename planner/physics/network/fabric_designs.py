@@ -33,7 +33,7 @@ def lane_gbps(nic_bytes_per_second: float, lanes: int) -> float:
 
 
 def port_splits(switch: Switch, nic_gbps: float) -> list[int]:
-    """List the parts into which fabric designs may split a leaf's port to GPUs; each carries a NIC or a lane of it."""
+    """List the parts into which a fabric design may split a leaf's port to GPUs; each carries a NIC or a lane of it."""
     splits = (1 << n for n in range(switch.breakout.bit_length()))
     return [n for n in splits if n == 1 or nic_gbps * n <= switch.port_gbps * (1 + LANE_TOLERANCE)]
 
@@ -92,7 +92,7 @@ FAMILIES: dict[FabricFamily, FamilyDefinition] = {
 
 
 def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
-    """Bound the racks of a site that a fabric can join where its leaf is pinned or it has at most two tiers.
+    """Bound the racks of a site that any fabric design joins, where its leaf is pinned or it has at most two tiers.
 
     `wired_gpus` GPUs of each rack are cabled. A leaf without ports for uplinks, or without a tier above it, is the only
     switch of its network and takes the GPUs of all racks. Infinity where the pins and tiers leave room for more.
@@ -131,12 +131,12 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
 
 
 def rails_together(network: Network, gpus: int) -> list[int]:
-    """Return how many rails may share a leaf of a fabric of the family rail, of racks with some GPUs cabled."""
+    """Return how many rails may share a leaf in fabric designs of the family rail, of racks with some GPUs cabled."""
     return [n for n in range(1, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
 
 
 def joined_modules(instance: Instance, joined: float) -> float:
-    """Bound the modules of a site that have racks in its fabric, given the racks that the fabric joins."""
+    """Bound the modules of a site that have racks in a fabric design, given the racks that it joins."""
     return joined if math.isinf(joined) else math.ceil(joined / instance.hardware.racks_per_module)
 
 
@@ -204,7 +204,7 @@ def design_of(fabric: SiteFabric, racks: int, gpus: int, network: Network, nic_b
 
 
 def design_fault(fabric: SiteFabric, racks: int) -> str | None:
-    """Return which choice of a plan's fabric makes the counts of its design meaningless, None where none does."""
+    """Return which choice of a plan's fabric gives a fabric design without meaningful counts; None where none does."""
     if racks < 1 or not 1 <= fabric.lanes <= MAX_LANES:
         return f"{racks} racks and {fabric.lanes} lanes; at least 1 rack and 1 to {MAX_LANES} lanes expected"
     if fabric.split < 1:
@@ -260,5 +260,5 @@ def _group_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
 
 
 def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
-    """Compute the fabric rate in Tb/s of half of a cluster's racks, with `wired_gpus` NICs of each at line rate."""
+    """Compute the rate in Tb/s of half of a cluster's racks in fabric designs with `wired_gpus` NICs of each."""
     return float((hardware.racks or 0) * wired_gpus * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12)

@@ -23,7 +23,7 @@ from planner.physics.network.clos_fabric import BLOCKS, Design
 
 @dataclass(frozen=True, slots=True)
 class FreeUplinks:
-    """Shares of a leaf's, pod's and zone's uplinks that traffic between sites leaves free; below 0 it does not fit."""
+    """Shares of a leaf's, pod's and zone's uplinks that the exchange of sites leaves free; below 0 it does not fit."""
 
     leaf: float = 1.0
     pod: float = 1.0
@@ -62,7 +62,7 @@ def uplink_loads(
 
 
 def slowdowns(transport_slowdown: float, loads: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the slowdowns of pipeline sends and all-reduces: the transport's times the largest of their loads or 1."""
+    """Return the slowdowns of sends and all-reduces by uplinks: the transport's times the largest load, or 1."""
     send, ring = (transport_slowdown * max(1.0, *(load[kind] for load in loads.values())) for kind in (0, 1))
     return send, ring
 
@@ -70,7 +70,7 @@ def slowdowns(transport_slowdown: float, loads: Mapping[str, tuple[float, float]
 def shared_links(
     transport_slowdown: float, loads: Mapping[str, tuple[float, float]]
 ) -> dict[str, tuple[float, float, float]]:
-    """Return transport slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together.
+    """Return the slowdowns of a GPU's NIC and of loaded uplinks: of sends, of rings, and of both together.
 
     Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
     section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
@@ -81,7 +81,7 @@ def shared_links(
 
 
 def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:
-    """Compute the seconds of slowdown of a flow because other traffic is on its links when it starts.
+    """Compute the seconds by which other traffic on its uplinks slows a flow down when it starts.
 
     `own_seconds` at the NIC's ideal rate; the others take `other_seconds` alone, at their `slowdown`. On a link that
     both share evenly (`shared_links`) the flow waits for as much of the others as it brings itself, in the time that

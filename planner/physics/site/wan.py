@@ -63,7 +63,7 @@ def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str)
 
 
 def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
-    """Count the WAN gateway ports of each of `networks` networks for a site's traffic: ceil(its rate / a port's)."""
+    """Count the WAN gateway's ports in each of `networks` networks for a site's rate: ceil(its rate / a port's)."""
     return math.ceil(gbps / networks / port_gbps * (1 - 1e-12))
 
 
@@ -75,7 +75,7 @@ def exchange_gbps(
     training: Collection[str],
     exchange: tuple[float, float],
 ) -> float:
-    """Return the Gb/s, each way, of a site's gradients at its gateway: as designed, else of bytes and seconds."""
+    """Compute the Gb/s, each way, of a site's gradients over the WAN: as designed, else of bytes and seconds."""
     if site not in training:
         return 0.0
     if design is not None:
