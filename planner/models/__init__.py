@@ -12,7 +12,7 @@ from planner.instance.base_types import Frozen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How hard to search, and on which solver; None is the solver's default, and each formulation's usual solver."""
+    """Options that every formulation takes: limits, seed, threads and solver of its search; None: the usual ones."""
 
     time_limit: float | None = None
     gap: float | None = None

@@ -295,7 +295,7 @@ class Templates:
             s.front = front
 
     def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
-        """Return row `i` of a table as a full template: price and power by the bill, slowdowns as the checker's."""
+        """Return row `i` of a table as a full fabric template: price and power by the bill, slowdowns as checked."""
         k = {name: int(x.key[i, at]) for name, at in AT.items()}
         m, n = self.modes(traffic.rails)[k["mode"]], self.network
         # The model of each tier above the leaves; super-spines are of the cores' model.
