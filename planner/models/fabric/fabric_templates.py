@@ -26,20 +26,11 @@ from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models import Options
 from planner.models.fabric import dragonfly_templates, site_traffic, tree_templates
+from planner.models.fabric import template_table as tables
 from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
 from planner.models.fabric.site_traffic import TOLERANCE, LeafLoads, Loads, SiteTraffic, WorstTraffic
-from planner.models.fabric.template_table import (
-    AT,
-    COUNTS,
-    NO_OPTIONS,
-    DesignTable,
-    DominanceTest,
-    Floats,
-    Ints,
-    Limits,
-    pareto_front,
-    undominated,
-)
+from planner.models.fabric.template_table import AT, NO_OPTIONS, DesignTable, Limits, pareto_front, undominated
+from planner.physics import Floats, Ints
 from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_cost import bill, switch_usd
@@ -67,12 +58,9 @@ ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", 
 
 # Axes in which fabrics are compared, all minimized, and the figure of merit of each.
 FABRIC_AXES = {
-    "cost": "cost_usd",
-    "time": "pipeline_send_slowdown",
-    "power": "power_mw",
-    "leaf": "racks_outside_leaf",
+    "cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw", "leaf": "racks_outside_leaf",
     "splits": "unavoidable_splits",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +199,7 @@ class Templates:
         return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
 
     def _built(
-        self,
-        traffic: SiteTraffic,
-        blocks: int,
-        limits: Limits,
-        pins: Pins,
-        listed: list[DesignTable],
-        *,
-        shallow: bool,
+        self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, listed: list[DesignTable], *, shallow: bool
     ) -> DesignTable:
         """Build a site's templates: trees with all domains in a pod first, then others; `listed`: known ones."""
         racks, sites, alone = traffic.racks(blocks), list[SiteMode](), list[DesignTable]()
@@ -290,7 +271,7 @@ class Templates:
     def _meet(self, parts: list[DesignTable], sites: list[SiteMode]) -> None:
         """Join tables of fabric templates, and make the result the front that templates built later must beat."""
         self.latest = undominated(parts, power_counts=self.power_counts)
-        front = DominanceTest(self.latest, power_counts=self.power_counts)
+        front = tables.DominanceTest(self.latest, power_counts=self.power_counts)
         for s in sites:
             s.front = front
 
@@ -303,7 +284,7 @@ class Templates:
         places.append(k["core_model"] if k["core_up"] else 0)
         models = m.switch, *(every[place - 1] if place else m.switch for place in places)
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
-        own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
+        own: dict[str, Any] = {name: k[name] for name in tables.COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
         own["wan_ports"] = wan.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second

@@ -352,8 +352,7 @@ class SiteMode:
             allowed = two | (domains < self.spine_ports) & self.allows(3)
         else:
             allowed = (domains >= (2 if tiers == 3 else 1)) & self.allows(tiers)
-        found: Ints = self.domain_sizes[allowed]
-        return found
+        return np.asarray(self.domain_sizes[allowed])
 
     def crossing(
         self, load: Floats, racks: Any, over: Any, links: Any, rails: Any = 1, *, gone: Any = None

@@ -192,8 +192,7 @@ class Loads:
             counted = self.traffic.leaving(self.blocks, np.array([n_stripes]), new)
             loads = np.concatenate([loads, counted[0]])
             self.rows[n_stripes] = row, loads
-        found: Floats = loads[row[wanted]]
-        return found
+        return np.asarray(loads[row[wanted]])
 
     def leaves(self, sizes: Ints, stripes: Ints, min_local_share: float, tick: Callable[[], None]) -> "LeafLoads":
         """Return the loads of a site's traffic out of leaves of `sizes` racks, ascending, under each number of stripes.
@@ -237,8 +236,7 @@ class LeafLoads:
 
     def of(self, domain: Ints) -> Floats:
         """Return the loads of a site's traffic out of leaf domains of such sizes: by domain, stripes and kind."""
-        found: Floats = self.loads[np.searchsorted(self.sizes, domain)]
-        return found
+        return np.asarray(self.loads[np.searchsorted(self.sizes, domain)])
 
     def best_of(self, domain: Ints) -> tuple[Ints, Ints, Floats]:
         """Return a site's loads out of leaf domains under each of their best stripes: places, stripes, and loads."""

@@ -20,16 +20,8 @@ import numpy as np
 
 from planner.models.fabric.site_mode import BELOW, SiteMode, Trees
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, TOLERANCE, LeafLoads
-from planner.models.fabric.template_table import (
-    ArrayTable,
-    DesignTable,
-    Flags,
-    Floats,
-    Ints,
-    members,
-    pareto_front,
-    undominated,
-)
+from planner.models.fabric.template_table import ArrayTable, DesignTable, Flags, members, pareto_front, undominated
+from planner.physics import Floats, Ints
 from planner.physics.network.fabric_cost import by_reach
 from planner.physics.network.fabric_designs import spare_ports
 

@@ -121,8 +121,7 @@ class MediaTable:
     def choose(self, metres: Metres) -> Ints:
         """Return for each fabric cable's length the cheapest medium with its power, by index; NO_MEDIUM: none."""
         # A length of sums of pitches may be above its reach by their rounding.
-        chosen: Ints = self.cheapest[np.searchsorted(self.ends, np.asarray(metres) * (1 - ROUNDING))]
-        return chosen
+        return np.asarray(self.cheapest[np.searchsorted(self.ends, np.asarray(metres) * (1 - ROUNDING))])
 
     def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
         """Return USD and watts of a fabric cable of each length in metres; an infinite price: no medium reaches."""
