@@ -1,7 +1,4 @@
-"""One formulation per decision: data in, decision and certificate out; the requests that one makes of the next.
-
-A request is explicit, typed, and all that the next decision knows of those before it.
-"""
+"""One formulation per decision: data in, decision and certificate out; options of all, and requests of the sites."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""When simulated flows end under each transport: bytes that wait at switches by step, the slowdown plans assume."""
+"""When simulated flows end under each transport: the bytes that wait at switches, step by step, and pauses."""
 
 import math
 from collections.abc import Callable, Sequence

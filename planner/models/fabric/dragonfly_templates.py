@@ -1,4 +1,4 @@
-"""Candidate dragonflies and dragonflies+: groups of leaves joined two by two, links as `physics.dragonfly` counts them.
+"""Templates of dragonflies and dragonflies+: groups of leaves joined two by two, links as physics counts them.
 
 A group is a pod of rails and leaf domains. Of routers, b links join two of a group and m two groups; under spines a
 leaf has u uplinks in bundles of b. More links between groups cost more and slow traffic less, so all numbers that the

@@ -28,8 +28,16 @@ from planner.models import Options
 from planner.models.fabric import dragonfly_templates, site_traffic, tree_templates
 from planner.models.fabric import template_table as tables
 from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
-from planner.models.fabric.site_traffic import TOLERANCE, LeafLoads, Loads, SiteTraffic, WorstTraffic
-from planner.models.fabric.template_table import AT, NO_OPTIONS, DesignTable, Limits, pareto_front, undominated
+from planner.models.fabric.site_traffic import LeafLoads, Loads, SiteTraffic, WorstTraffic
+from planner.models.fabric.template_table import (
+    AT,
+    NO_OPTIONS,
+    TOLERANCE,
+    DesignTable,
+    Limits,
+    pareto_front,
+    undominated,
+)
 from planner.physics import Floats, Ints
 from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
@@ -388,7 +396,6 @@ def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown:
 
 
 def _row(traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
-    """Return the figures of a design of the frontier, those of the axes first, and its choices."""
     d, (leaf, *above) = x.design, x.models
     figures = {
         "cost_usd": x.usd,

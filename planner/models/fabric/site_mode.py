@@ -1,8 +1,4 @@
-"""A site mode: one switch in one fabric family at one site, with the models above its leaves, as all builders read it.
-
-First the prices of its links: flat, or by length. The designs of trees are one record, `Trees`, with one
-bill and one count of slowdowns for two, three and four tiers.
-"""
+"""A site mode: one switch in one fabric family at a site, the models above its leaves, and the prices of its links."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,26 +10,9 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
-from planner.models.fabric.site_traffic import (
-    ALLREDUCES,
-    EXCHANGES,
-    FLOWS,
-    SHARES,
-    TOLERANCE,
-    LeafLoads,
-    Loads,
-    SiteTraffic,
-)
-from planner.models.fabric.template_table import (
-    KEY,
-    ArrayTable,
-    DesignTable,
-    DominanceTest,
-    Flags,
-    Floats,
-    Ints,
-    members,
-)
+from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
+from planner.models.fabric.template_table import KEY, TOLERANCE, ArrayTable, DesignTable, DominanceTest, Flags, members
+from planner.physics import Floats, Ints
 from planner.physics.network import fabric_cables, fabric_cost, fabric_designs
 from planner.physics.network.cable_lengths import Metres, Places
 from planner.physics.network.dragonfly import group_wan_links

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.cluster import fold, width
 from planner.instance.network import Network
-from planner.models.fabric.template_table import Flags, Floats, Ints, pareto_front
+from planner.models.fabric.template_table import TOLERANCE, Flags, Floats, Ints, pareto_front
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
 from planner.physics.recovery import min_spares
@@ -24,7 +24,6 @@ from planner.simulation.simulated_slowdown import transport_slowdown_of
 Counts = NDArray[np.int32]
 MOST_EDGES = 1 << 15  # of runs under all numbers of stripes, counted at a time
 AT_A_TIME = 16  # numbers of stripes that are counted before the clock is looked at
-TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 

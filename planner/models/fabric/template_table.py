@@ -1,4 +1,4 @@
-"""Tables of fabric designs (templates): joined, limited in price, and reduced to those that no other design beats."""
+"""Tables of fabric templates: joined, limited in price, and reduced to those that no other template beats."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,6 +17,7 @@ COUNTS = (  # of a design, under its names
 )  # fmt: skip
 KEY = ("mode", "domain", *COUNTS, "spine_model", "core_model", "stripes")
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
+TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 AT_A_TIME = 256  # rows compared with one another
 AT = {name: i for i, name in enumerate(KEY)}
 
@@ -76,7 +77,6 @@ def pareto_front(points: Floats) -> Ints:
 
 
 def _no_worse(these: Floats, those: Floats) -> Flags:
-    """Return a matrix of which rows of one table are no worse in any column than each row of another."""
     found = np.ones((len(these), len(those)), dtype=bool)
     for column in range(these.shape[1]):
         found &= these[:, column, None] <= those[:, column]

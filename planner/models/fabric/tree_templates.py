@@ -1,4 +1,4 @@
-"""Fabric trees: a single switch, pods of all leaf domains, pods of some, and pods in zones that super-spines join.
+"""Templates of fabric trees: a single switch, pods of all leaf domains, pods of some, and zones that super-spines join.
 
 Of pods of some domains what leaves a pod is counted as what leaves a leaf.
 
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from planner.models.fabric import template_table as tables
 from planner.models.fabric.site_mode import BELOW, SiteMode, Trees
-from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, TOLERANCE, LeafLoads
-from planner.models.fabric.template_table import ArrayTable, DesignTable, Flags, members, pareto_front, undominated
+from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads
+from planner.models.fabric.template_table import TOLERANCE, ArrayTable, DesignTable, Flags, members, pareto_front
 from planner.physics import Floats, Ints
 from planner.physics.network.fabric_cost import by_reach
 from planner.physics.network.fabric_designs import spare_ports
@@ -363,7 +364,7 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
                     s.tick()
                     some = rows.part(at[worth & (at == i)])
                     _, trees = _with_tops(s, replace(some.trees, spine_up=v[worth & (at == i)]), some.floor, every=True)
-                    parts.append(undominated([_zone_table(s, trees, n)], power_counts=s.power_counts))
+                    parts.append(tables.undominated([_zone_table(s, trees, n)], power_counts=s.power_counts))
                 continue
             slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, rows.trees.domain[:1]))[:2], axis=1).tolist()
             targets = {(a * x, b * y) for (a, b), (x, y) in product(product(FACTORS, FACTORS), slow)}

@@ -142,7 +142,6 @@ def headroom(model: Any, data: SplitData) -> None:
 
 
 def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> float | None:
-    """Bound a site's modules by the headroom of its balancing authority, or the campus's by that of all."""
     if not data.grid.rules.headroom:
         return None
     areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]

@@ -489,7 +489,6 @@ class Design:
         return (f" + {self.leaf_spare} spare" if self.leaf_spare else "") + f" > {self.ports} ports{each}"
 
     def _leaf_faults(self, up: int) -> list[str]:
-        """Return the faults of a Clos fabric's leaf with `up` ports to switches, in its ports and its pod's size."""
         bad = []
         if self.leaf_down + up * self.split + self.leaf_spare > self.ports * self.split:
             bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._leaf_edge}")

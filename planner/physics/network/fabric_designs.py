@@ -1,4 +1,4 @@
-"""Fabric families, their designs, ports and media, and cables port to port and in metres, with cost and power.
+"""Fabric families and their designs: ports and lanes of their switches, the racks that they join, and their faults.
 
 A new family has a design type with its counts and its cabling, an entry here, and its tables in `models/fabric`.
 """

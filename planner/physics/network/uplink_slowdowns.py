@@ -1,4 +1,4 @@
-"""Slowdowns of traffic by the links of a fabric that it shares, and the WAN gateway between sites.
+"""Slowdowns of traffic by the uplinks of a fabric that it shares, with the exchange between sites too.
 
 A link slows flows as many times as more of them cross it, over their rates, than it carries: its load. Sends and rings
 are each timed by their own, and by the sum where they may meet.
