@@ -26,11 +26,17 @@ def model_of(family: Family, layers: int, units: int) -> Model:
     ffn = math.ceil(family.ffn_ratio * hidden / FFN_MULTIPLE) * FFN_MULTIPLE
     experts = Experts(count=family.experts, per_token=family.experts_per_token, ffn=ffn) if family.experts else None
     return Model(
-        name=f"{layers}x{hidden}", layers=layers, hidden=hidden, heads=heads, head_size=family.head_size,
+        name=f"{layers}x{hidden}",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        head_size=family.head_size,
         kv_heads=min(family.kv_heads, heads) if family.kv_heads else None,
-        ffn=None if ffn == 4 * hidden and not family.gated_ffn else ffn, gated_ffn=family.gated_ffn,
-        vocabulary=family.vocabulary, experts=experts,
-    )  # fmt: skip
+        ffn=None if ffn == 4 * hidden and not family.gated_ffn else ffn,
+        gated_ffn=family.gated_ffn,
+        vocabulary=family.vocabulary,
+        experts=experts,
+    )
 
 
 def size(model: Model) -> int:

@@ -21,10 +21,16 @@ def factor(network: Network | None) -> TransportFactor | None:
     )
     tree = reference_tree(runs, ports, planes)
     return TransportFactor(
-        transport=runs.transport, switch=name, tiers=tree.tiers, hosts=tree.hosts,
-        oversubscription=tree.down[0] / tree.up[1], seeds=runs.seeds, percentile=runs.percentile, slowdown=worst,
+        transport=runs.transport,
+        switch=name,
+        tiers=tree.tiers,
+        hosts=tree.hosts,
+        oversubscription=tree.down[0] / tree.up[1],
+        seeds=runs.seeds,
+        percentile=runs.percentile,
+        slowdown=worst,
         configured_slowdown=network.transport.slowdown,
-    )  # fmt: skip
+    )
 
 
 def transport_slowdown_of(network: Network | None) -> float:
@@ -52,6 +58,10 @@ def reference_tree(runs: TransportRuns, ports: int, planes: int) -> Tree:
     hosts = max(2, min(runs.hosts, half ** (tiers - 1) * ports))
     ups = (max(1, math.floor(half / runs.oversubscription)), *(half,) * (tiers - 2))
     return Tree(
-        down=(*(half,) * (tiers - 1), -(-hosts // half ** (tiers - 1))), up=(1, *ups), bundle=(1,) * tiers,
-        rates=(1.0,) * tiers, planes=(1 / planes,) * planes, slots=np.arange(hosts),
-    )  # fmt: skip
+        down=(*(half,) * (tiers - 1), -(-hosts // half ** (tiers - 1))),
+        up=(1, *ups),
+        bundle=(1,) * tiers,
+        rates=(1.0,) * tiers,
+        planes=(1 / planes,) * planes,
+        slots=np.arange(hosts),
+    )

@@ -66,9 +66,12 @@ ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", 
 
 # Axes in which fabrics are compared, all minimized, and the figure of merit of each.
 FABRIC_AXES = {
-    "cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw", "leaf": "racks_outside_leaf",
+    "cost": "cost_usd",
+    "time": "pipeline_send_slowdown",
+    "power": "power_mw",
+    "leaf": "racks_outside_leaf",
     "splits": "unavoidable_splits",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,9 +305,15 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
     send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
     most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
     traffic = WorstTraffic(
-        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, wan_gbps=r.wan_gbps,
-        exchange_gbps=r.exchange_gbps, request=r, max_allreduce=most,
-    )  # fmt: skip
+        stages=1,
+        unit_racks=1,
+        wrap=False,
+        rails=r.rack_gpus or gpus,
+        wan_gbps=r.wan_gbps,
+        exchange_gbps=r.exchange_gbps,
+        request=r,
+        max_allreduce=most,
+    )
     return traffic, send
 
 

@@ -56,9 +56,13 @@ def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Local
     no_zone = [(0, 0, 0, 0, 0)] * (3 - len(found))
     sends, rings, shares, (split, across_pods, _), (extra, *_) = zip(*found, *no_zone, strict=True)
     return Locality(
-        share_leaving=sends, allreduces_leaving=rings, stage_in=shares, groups_split=split, extra_pieces=extra,
+        share_leaving=sends,
+        allreduces_leaving=rings,
+        stage_in=shares,
+        groups_split=split,
+        extra_pieces=extra,
         groups_cross_pod=across_pods,
-    )  # fmt: skip
+    )
 
 
 def exchange_leaving(stages: Stages, block: int, group: int) -> float:
