@@ -10,11 +10,13 @@ import numpy as np
 from planner.checks import sites
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
 from planner.instance.network import Network
-from planner.physics.network import transport
 from planner.physics.network.clos_fabric import BLOCKS, Design, Ints
-from planner.physics.network.fabric_designs import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
-from planner.physics.network.fabric_designs import stages as cable_stages
+from planner.physics.network.fabric_cables import WAN_GATEWAY, StageCables, lay
+from planner.physics.network.fabric_cables import stages as cable_stages
+from planner.physics.network.fabric_cost import wan_gateway_bill
+from planner.physics.network.uplink_slowdowns import FreeUplinks, free_uplinks
 from planner.physics.plan_physics import PlanPhysics
+from planner.physics.site import wan as wide_area
 from planner.physics.site import wan_exchange
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan_sections import LayoutPlan, SiteFabric
@@ -115,7 +117,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
     for site, fabric, network in fabrics(physics):
         gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
         asked = network.wan_gateway and between is not None
-        gbps = transport.wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
+        gbps = wide_area.wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
         if (gateway is not None) != (gbps > 0):
             stated = f"{int(gateway is not None)} WAN gateways stated, {int(gbps > 0)} expected"
             yield broken(f"wan_gateway[{site}]", stated)
@@ -131,7 +133,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
         price = wan_gateway_bill(network, switch, design)
         found = {"wan_gbps": gbps, "cost_usd": price.usd, "power_mw": price.mw, "exchange_gbps": sent}
         found |= {"uplinks": design.wan_gateway_links, "switches": design.wan_gateways}
-        found["wan_ports"] = design.networks * transport.wan_ports(gbps, design.networks, switch.port_gbps)
+        found["wan_ports"] = design.networks * wide_area.wan_ports(gbps, design.networks, switch.port_gbps)
         yield from figures(f"wan_gateway_counts[{site}]", gateway, found)
         if site in physics.crossings:
             rule, loads = f"wan_gateway_uplinks[{site}]", design.exchange_loads(sent, *physics.crossings[site].stage_in)
@@ -153,15 +155,15 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
         return math.fsum(demand.gbps(asked.rtt_ms(demand.a, demand.b)) / demand.factor for demand in sync)
     size = wan_exchange.exchange_bytes(metrics.gradient_bytes_per_stage, len(training))
     exchange = size, sites.window_seconds(physics, layout, metrics)
-    return transport.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
+    return wan_exchange.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
 
 
-def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> transport.FreeUplinks:
+def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
     """Recompute the share of a site's leaf uplinks that its WAN gateway leaves free; all of them without a gateway."""
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
-        return transport.FreeUplinks()
-    return transport.free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
+        return FreeUplinks()
+    return free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:

@@ -9,14 +9,18 @@ from planner.checks.cables import CABLE_RULES, fabrics, free_by_exchange, wired
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, once, show
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network
-from planner.physics.network import fabric_designs, transport
+from planner.physics.network import fabric_designs
 from planner.physics.network.clos_fabric import BLOCKS, Design
-from planner.physics.network.fabric_designs import FAMILIES, Bill, bill, design_fault, design_for, same_ports
+from planner.physics.network.fabric_cost import Bill, bill
+from planner.physics.network.fabric_designs import FAMILIES, design_fault, design_for, same_ports
 from planner.physics.network.locality import exchange_leaving
+from planner.physics.network.uplink_slowdowns import free_uplinks, uplink_loads
+from planner.physics.network.uplink_slowdowns import slowdowns as by_loads
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
+from planner.physics.site import wan
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, SiteFabric
-from planner.simulation.flow_times import factor
+from planner.simulation.simulated_slowdown import factor
 from planner.units import to_one
 
 Row = Mapping[str, Any]  # figures and choices of a design
@@ -206,8 +210,8 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         if site not in physics.crossings:
             continue
         traffic, free = physics.crossings[site], free_by_exchange(physics, site, design)
-        loads = transport.uplink_loads(design, traffic.share_leaving, traffic.allreduces_leaving, free)
-        send, allreduce = transport.slowdowns(phi, loads)
+        loads = uplink_loads(design, traffic.share_leaving, traffic.allreduces_leaving, free)
+        send, allreduce = by_loads(phi, loads)
         found = {f"share_leaving_{level}": share for level, share in zip(BLOCKS, traffic.share_leaving, strict=True)}
         found |= {"pipeline_send_slowdown": send, "allreduce_slowdown": allreduce}
         if physics.metrics is not None:
@@ -216,7 +220,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         # CP groups and experts on several racks are timed at the transport's own slowdown and must meet no other: racks
         # of one unit exchange all with all, and what leaves a leaf, a pod or a zone shares uplinks.
         shares = [exchange_leaving(physics.stages[site], racks, group) for racks in design.block_racks]
-        took, _ = transport.slowdowns(phi, transport.uplink_loads(design, shares, free=free))
+        took, _ = by_loads(phi, uplink_loads(design, shares, free=free))
         what = f"times the ideal exchange of {group} racks"
         yield from at_most(f"unit_exchange[{site}]", took, phi, what, "that the transport takes")
 
@@ -385,7 +389,7 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     rack = family.rack_ports(physics.wired_gpus_per_rack(site)).shared(row.get("rails_per_leaf", 1))
     counts = COUNTS[: COUNTS.index("spine_up")] if family.design.grouped else COUNTS  # the others are of trees
     own = {name: row.get(name, 0) for name in counts}
-    own["wan_ports"] = transport.wan_ports(wan_gbps, rack.apart * own["lanes"], switch.port_gbps)
+    own["wan_ports"] = wan.wan_ports(wan_gbps, rack.apart * own["lanes"], switch.port_gbps)
     design = design_for(row["family"], network, (switch, *above), physics.cabled_racks(site), rack, nic, **own)
     reasons = list(design.faults())
     yield from (broken(rule, reason) for reason in reasons)
@@ -396,10 +400,10 @@ def _row(rule: str, physics: PlanPhysics, network: Network, layout: LayoutPlan, 
     # All pipeline sends leave their leaf, pod and zone, where there are several. The exchange of gradients of one
     # stage loads the uplinks most where the stage's racks are close together.
     price, size = bill(network, switch, design, above), max(1, layout.racks_per_stage_by_site[site])
-    free = transport.free_uplinks(design, exchange_gbps, *(min(1.0, racks / size) for racks in design.block_racks))
+    free = free_uplinks(design, exchange_gbps, *(min(1.0, racks / size) for racks in design.block_racks))
     inside = (design.domains_per_pod, design.domains_per_zone)
     leaving = [float(design.domains > 1), *(float(0 < count < design.domains) for count in inside)]
-    slow, _ = transport.slowdowns(physics.transport_slowdown, transport.uplink_loads(design, leaving, free=free))
+    slow, _ = by_loads(physics.transport_slowdown, uplink_loads(design, leaving, free=free))
     # Each group is a run of racks, and the last leaf domain part-full.
     full, last = divmod(design.racks, design.domain_racks)
     local = full * (design.domain_racks // size) + last // size

@@ -16,7 +16,7 @@ from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, 
 from planner.instance.grid import Grid
 from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import Instance, hardware_kind
-from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import LAYOUT_KEYS, RackBlock, block_of

@@ -21,7 +21,7 @@ from planner.checks.reliability import NoFailures, failures_of
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.physics import Ints
-from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.site import cost, site_power
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import memory, step_prediction

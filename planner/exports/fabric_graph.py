@@ -17,8 +17,8 @@ from planner.formats.cluster_files import site_rows
 from planner.formats.topologies import tree
 from planner.physics.network.clos_fabric import Design, Ints
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.fabric_designs import WAN_GATEWAY, switch_counts
-from planner.physics.network.transport import FreeUplinks, slowdowns, uplink_loads
+from planner.physics.network.fabric_cables import WAN_GATEWAY, switch_counts
+from planner.physics.network.uplink_slowdowns import FreeUplinks, slowdowns, uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.units import counted, ratio

@@ -20,10 +20,10 @@ from planner.errors import InputError, InternalError
 from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, write_atomically, write_streamed
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
-from planner.physics.network import fabric_designs
+from planner.physics.network import fabric_cables, fabric_cost
 from planner.physics.network.cable_lengths import Metres
 from planner.physics.network.clos_fabric import Design, Ints
-from planner.physics.network.fabric_designs import NO_MEDIUM, WAN_GATEWAY, StageCables, switch_counts
+from planner.physics.network.fabric_cables import NO_MEDIUM, WAN_GATEWAY, StageCables, switch_counts
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric
@@ -61,12 +61,12 @@ class BuiltFabric:
     @property
     def models(self) -> dict[str, Switch]:
         """The switch model of each tier of the built fabric, and of the WAN gateway."""
-        return fabric_designs.models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
+        return fabric_cost.models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
 
     @property
     def media(self) -> tuple[Medium, ...]:
         """Media that the fabric's cables are chosen from by length; none where links have one price of their kind."""
-        return self.network.media if fabric_designs.by_reach(self.network) else ()
+        return self.network.media if fabric_cost.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
@@ -92,8 +92,8 @@ class BuiltFabric:
 
     def measured(self) -> Iterator[tuple[StageCables, Metres]]:
         """Yield every cable of the built fabric with its length in metres."""
-        measure = fabric_designs.lengths(self.design, self.floor)
-        for cables in fabric_designs.lay(self.design):
+        measure = fabric_cables.lengths(self.design, self.floor)
+        for cables in fabric_cables.lay(self.design):
             yield cables, measure(cables)
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:
@@ -162,7 +162,7 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
 
     Without floor and media in the instance a medium is its links' transceiver, lengths are of usual pitches, unpriced.
     """
-    table = fabric_designs.MediaTable.of(built.media, built.network.power_usd_per_watt)
+    table = fabric_cables.MediaTable.of(built.media, built.network.power_usd_per_watt)
     media = [*(medium.name for medium in built.media), NONE_REACHES if built.media else built.network.optics.name]
     counts = switch_counts(built.design)
     for cables, metres in built.measured():
@@ -203,9 +203,9 @@ def _lines(built: BuiltFabric) -> Iterator[tuple[str, str, int | str, str, float
         boxes[built.models[tier].name] += count
     yield from ((name, "fabric", count, "", count * usd[name]) for name, count in boxes.items())
     yield switch.name, "WAN gateway", design.wan_gateways, "", design.wan_gateways * switch.price_usd
-    ends = fabric_designs.endpoint_factor(switch, design.split)
-    if fabric_designs.by_reach(network):
-        table = fabric_designs.MediaTable.of(network.media, network.power_usd_per_watt)
+    ends = fabric_cost.endpoint_factor(switch, design.split)
+    if fabric_cost.by_reach(network):
+        table = fabric_cables.MediaTable.of(network.media, network.power_usd_per_watt)
         sums = defaultdict[tuple[str, int], Metres](lambda: np.zeros(3))  # cables, metres and dollars
         for block, length in built.measured():
             chosen, (each_usd, _) = table.choose(length), table.usd_watts(length)

@@ -16,7 +16,7 @@ from planner.physics.training.schedule import recomputed_alike
 from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import STAGE_DEGREES, LayoutMetrics
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 
 OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of a layout alone is without
 

@@ -20,7 +20,7 @@ START = 24, 31  # powers of ten of FLOP among which a model to start from is sou
 
 
 def model_of(family: Family, layers: int, units: int) -> Model:
-    """Return a family's model of `layers` layers whose heads are `units` times the family's multiple."""
+    """Return the model to choose of a family with `layers` layers and heads `units` times the family's multiple."""
     heads = units * family.heads_multiple_of
     hidden = heads * family.head_size
     ffn = math.ceil(family.ffn_ratio * hidden / FFN_MULTIPLE) * FFN_MULTIPLE
@@ -40,7 +40,7 @@ def model_of(family: Family, layers: int, units: int) -> Model:
 
 
 def size(model: Model) -> int:
-    """Return the parameters of a model that scaling laws are about: those that a token meets, embeddings included."""
+    """Return the parameters by which scaling laws choose a model: those that a token meets, embeddings included."""
     return transformer.active_parameters(model, embedding=True)
 
 
@@ -82,7 +82,7 @@ class ModelCandidate:
 
 
 def loss_law_of(choose: Choose) -> LossLaw:
-    """Return the scaling law of the loss: the one that chooses the model's size where that is a law of loss."""
+    """Return the loss law of a model's choice: the law that chooses its size, where that is a law of loss."""
     return choose.law if isinstance(choose.law, LossLaw) else choose.loss
 
 
@@ -105,7 +105,7 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
 
 
 def any_model(choose: Choose) -> ModelCandidate:
-    """Return a model of the family to start the choice from: of the smallest power of ten of compute with one."""
+    """Return a model of the family to start the model's choice from: at the least power of ten of compute."""
     for exponent in range(*START):
         try:
             return model_for(choose, 10.0**exponent)

@@ -18,7 +18,7 @@ import pyomo.core as pyo
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.models import Options, WanRequest
+from planner.models import Options
 from planner.physics.site import wan, wan_exchange
 from planner.physics.site.cost import link_capex_usd, link_usd_per_year
 from planner.physics.site.wan import Demand, Edge, Route, SiteFibre
@@ -40,8 +40,21 @@ ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves r
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WanRequest:
+    """A request for a WAN design: open sites to join, and those that train, with their exchange of gradients per step.
+
+    One stage is exchanged at a time, each within the window that a step assumes: the backward pass of the next stage.
+    """
+
+    sites: tuple[str, ...]
+    exchanging: tuple[str, ...]
+    stage_bytes: float
+    window_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteOption:
-    """A route that a demand of the wide area may take with its backup, and the rates over both in Gbps."""
+    """An option of the WAN design's MILP: a route for a demand, with its backup, and the rates over both in Gbps."""
 
     primary: Route
     backup: Route | None
@@ -50,13 +63,13 @@ class RouteOption:
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """Return the fibre edges of the route and its backup."""
+        """Return the fibre edges of a route option in the WAN design's MILP, and of its backup."""
         return *self.primary, *(self.backup or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WanData:
-    """The data of one design of the wide area (WAN): everything that its MILP reads."""
+    """The data of a WAN design: everything that its MILP of routes and wavelengths reads."""
 
     grid: Grid
     wan: Wan
@@ -70,13 +83,13 @@ class WanData:
     unit: float  # dollars, or wavelengths times km where nothing is priced, of one unit of the model's cost
 
     def requested_gbps(self, key: str) -> float:
-        """Return the rate in Gbps of a WAN demand on its shortest route; without any wait where none is fast enough."""
+        """Return the Gbps that the WAN design requests for a demand on its shortest route; no wait if none is fast."""
         demand = self.demands[key]
         rate = demand.gbps(self.fibre.shortest_rtt_ms(demand.a, demand.b))
         return rate if math.isfinite(rate) else demand.gbps(0.0)
 
     def max_wavelengths(self, edge: Edge) -> int:
-        """Return the most wavelengths with which a fibre edge can be lit."""
+        """Return the upper bound of a fibre edge's wavelengths in the WAN design's MILP."""
         return edge.max_pairs * self.wan.max_wavelengths_per_pair
 
 
@@ -183,7 +196,7 @@ def stated(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
-    """Return the terms of each fibre edge's load by (edge, the cut edge whose traffic it takes; empty: none is cut)."""
+    """Return each fibre edge's load as terms of the WAN design's MILP, by (edge, edge that is cut, or none)."""
     # Under protection a cut of any edge of the primary route, and no other, sends the traffic over the backup.
     found, states, options = dict[tuple[str, str], list[Term]](), set[tuple[str, str]](), []
     for demand, own in data.options.items():

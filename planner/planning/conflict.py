@@ -17,7 +17,7 @@ from planner.models.joint.joint_solution import JointSolution
 from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.joint.strategy_tables import pipelines_in_memory
-from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.training.memory import memory_limit_bytes
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, decision_of

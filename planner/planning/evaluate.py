@@ -31,7 +31,7 @@ from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
 from planner.planning.changed_instance import solved_with
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster

@@ -15,21 +15,22 @@ import numpy as np
 from planner.instance.instance import FabricInstance
 from planner.instance.network import MAX_TIERS, FabricFamily, Network
 from planner.models import Options
-from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.fabric_section import site_fabric
 from planner.models.fabric.fabric_templates import Lengths, Template, Templates
 from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.template_table import KEY, DesignTable
 from planner.models.joint.search.goal import Stopped
 from planner.physics import ticking
-from planner.physics.network.fabric_designs import FAMILIES, by_reach, half_rate_tbps
+from planner.physics.network.fabric_cost import by_reach
+from planner.physics.network.fabric_designs import FAMILIES, half_rate_tbps
 from planner.physics.network.locality import Locality
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
 from planner.planning.changed_instance import solved_with
-from planner.simulation import flow_times
+from planner.simulation import flow_times, simulated_slowdown
 from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.simulate import MAX_PLANES, part_of_design
 from planner.simulation.simulated_routes import permutation
@@ -209,7 +210,7 @@ class FabricSearch:
         if self.pinned("tiers") not in (None, kind.tiers):
             return kind
         asked = self.instance.replaced(network=own, pins=pins)
-        phi = flow_times.transport_slowdown_of(self.network)
+        phi = simulated_slowdown.transport_slowdown_of(self.network)
         until: dict[str, Any] = {"deadline": self.deadline, "lengths": self.lengths}
         tables = Templates(instance=asked, transport_slowdown=phi, power_counts=False, **until)
         # Without a layout nothing leaves a leaf, pod or zone that no rule provides for, in any order of hosts.

@@ -21,10 +21,9 @@ from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_solution import JointPlan, JointSolution, strategy_of
 from planner.models.joint.stage_split import ROUNDING, Stages, fastest_split
 from planner.physics import no_tick, recovery, ticking
-from planner.physics.network import transport
-from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.network.locality import Locality, domain_racks, locality, lower_bound_split
-from planner.physics.site import cost, wan_exchange
+from planner.physics.site import cost, wan, wan_exchange
 from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import layout_values, shape_values, write_layout
 from planner.physics.training.step_prediction import Conditions
@@ -33,7 +32,7 @@ from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, Join
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.planning.changed_instance import latest_start_days, solved_with, start_days
-from planner.simulation.flow_times import factor, transport_slowdown_of
+from planner.simulation.simulated_slowdown import factor, transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
 from planner.solvers.signals import ENDED, Cause, Deadline, finishing
@@ -236,8 +235,8 @@ def _fabrics_and_placement(
         order = site_traffic.rank_order(block.rack_stages, blocks, template.stripes, block.stage_racks)
         crossing = locality(order, own.block_racks, wrap=choice.column.v > 1)
         if network.wan_gateway and section is not None:
-            rates["wan_gbps"] = transport.wan_gbps(wide, section.links, design, site)
-            rates["exchange_gbps"] = transport.exchange_gbps(wide, section.links, design, site, training, exchange)
+            rates["wan_gbps"] = wan.wan_gbps(wide, section.links, design, site)
+            rates["exchange_gbps"] = wan_exchange.exchange_gbps(wide, section.links, design, site, training, exchange)
         fabrics[site] = site_fabric(
             network,
             template,

@@ -27,7 +27,7 @@ from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning.changed_instance import as_asked, in_fewest_days
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Progress
 from planner.solvers.signals import ENDED, Deadline, first_plan_found

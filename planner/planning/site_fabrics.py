@@ -5,8 +5,9 @@ from typing import Any
 
 from planner.errors import InputError, InternalError, hint
 from planner.instance.instance import Instance
-from planner.models import FABRIC_AXES, FabricRequest, Options
-from planner.models.fabric.fabric_templates import alternatives
+from planner.models import Options
+from planner.models.fabric.fabric_templates import FABRIC_AXES, alternatives
+from planner.models.fabric.site_traffic import FabricRequest
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan

@@ -19,7 +19,7 @@ from planner.models import Options
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, Order, fewest_cuts, rank, solve_in_one_tree
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
-from planner.physics.network import transport
+from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.locality import Locality, locality, lower_bound_split, min_crossings
 from planner.physics.plan_physics import PlanPhysics
@@ -29,7 +29,7 @@ from planner.physics.training.step_prediction import Conditions
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.registry import SOLVERS, linear_runner
 from planner.solvers.signals import Deadline, uninterrupted
@@ -442,8 +442,8 @@ class Clock:
     def factors(self, locality: Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
         phi = self.transport_slowdown
-        loads = transport.uplink_loads(self.design, locality.share_leaving, locality.allreduces_leaving)
-        send, allreduce = transport.slowdowns(phi, loads)
+        loads = uplink_slowdowns.uplink_loads(self.design, locality.share_leaving, locality.allreduces_leaving)
+        send, allreduce = uplink_slowdowns.slowdowns(phi, loads)
         return send / phi, allreduce / phi
 
     def at(self, send: float, allreduce: float) -> float:
@@ -507,7 +507,7 @@ def place_by_time(
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is
     slower depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the minimum
-    that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.transport`).
+    that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.uplink_slowdowns`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
     data = read_json(Path(given)) if isinstance(given, (str, Path)) else given

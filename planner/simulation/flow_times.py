@@ -1,17 +1,14 @@
-"""When simulated flows end under each transport: bytes that wait at switches by step, the slowdown plans assume."""
+"""When simulated flows end under each transport: the bytes that wait at switches, step by step, and pauses."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from planner.errors import InputError
-from planner.instance.network import MAX_TIERS, Network, TransportRuns
 from planner.physics import Floats, Ints, tick
-from planner.plan.plan_sections import TransportFactor
 from planner.simulation import simulated_routes
 from planner.simulation.simulated_routes import Alive, Flows, Routes, Tree
 
@@ -319,7 +316,7 @@ class LocalView:
 
 
 def ideal_seconds(tree: Tree, flows: Flows) -> float:
-    """Return the seconds of flows that no transport beats: nothing failed, parallel links and planes loaded evenly."""
+    """Return the seconds of simulated flows that no transport beats: nothing failed, links and planes loaded evenly."""
     return simulated_routes.spray(replace(tree, planes=(sum(tree.planes),)), flows).fullest_seconds()
 
 
@@ -362,7 +359,7 @@ def flow_seconds(
 
 
 def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
-    """Return the seconds by which the fullest cable is behind the mean of its equals when packets are sprayed by lot.
+    """Return the seconds by which sprayed flows end late: the fullest cable's time over the mean of its equals, by lot.
 
     Balls into bins: of M packets that any of n cables may take, one cable gets a binomial number of mean N = M/n and
     variance N (1 - 1/n); the most of C such cables is sqrt(2 ln C) deviations above the mean (Raab and Steger 1998,
@@ -382,7 +379,7 @@ def lot_seconds(tree: Tree, even: Routes, packet_bytes: float) -> float:
 
 
 def mean_fullest(tree: Tree, hosts: int, networks: int = 1) -> float:
-    """Return the mean load of the fullest link, in times of a flow at line rate, of random permutations under ECMP.
+    """Return how many flow times at line rate the fullest link of random permutations takes under ECMP, on average.
 
     Balls into bins: of the n hosts below a switch each sends a flow out with equal chance, over any cable above alike,
     so a cable has a binomial number of flows. Cables count as independent of each other; `networks`: that are alike.
@@ -403,59 +400,3 @@ def mean_fullest(tree: Tree, hosts: int, networks: int = 1) -> float:
     for flow, x in tables:
         none_above += x[np.minimum((loads / flow * (1 + ROUNDING)).astype(np.int64), len(x) - 1)]
     return 1 + float(((1 - np.exp(none_above[:-1])) * np.diff(loads)).sum())
-
-
-def factor(network: Network | None) -> TransportFactor | None:
-    """Return the simulated transport slowdown of a network's slowest switch; None if the instance asks for none."""
-    if network is None or network.transport.simulate is None:
-        return None
-    runs = network.transport.simulate
-    worst, ports, planes, name = max(
-        (slowdown(runs, box.ports, box.planes), box.ports, box.planes, box.name) for box in network.switches
-    )
-    tree = reference_tree(runs, ports, planes)
-    return TransportFactor(
-        transport=runs.transport,
-        switch=name,
-        tiers=tree.tiers,
-        hosts=tree.hosts,
-        oversubscription=tree.down[0] / tree.up[1],
-        seeds=runs.seeds,
-        percentile=runs.percentile,
-        slowdown=worst,
-        configured_slowdown=network.transport.slowdown,
-    )
-
-
-def transport_slowdown_of(network: Network | None) -> float:
-    """Return the transport's slowdown over the fluid ideal: simulated where the instance asks, else its constant."""
-    simulated = factor(network)
-    if simulated is not None:
-        return simulated.slowdown
-    return network.transport.slowdown if network is not None else 1.0
-
-
-@lru_cache(maxsize=64)
-def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
-    """Return the percentile over seeds of a simulated permutation's slowest flow over its ideal: the slowdown."""
-    tree, tails = reference_tree(runs, ports, planes), []
-    for seed in range(runs.seeds):
-        flows = simulated_routes.permutation(tree.slots, FLOW_BYTES, seed)
-        tails.append(flow_seconds(tree, flows, runs.transport, seed).max() / ideal_seconds(tree, flows))
-    return float(np.percentile(tails, runs.percentile))
-
-
-def reference_tree(runs: TransportRuns, ports: int, planes: int) -> Tree:
-    """Return the fat tree on which slowdowns are simulated: the fewest tiers, two at least, half the ports down."""
-    half = max(1, ports // 2)
-    tiers = next((tiers for tiers in range(2, MAX_TIERS) if half ** (tiers - 1) * ports >= runs.hosts), MAX_TIERS)
-    hosts = max(2, min(runs.hosts, half ** (tiers - 1) * ports))
-    ups = (max(1, math.floor(half / runs.oversubscription)), *(half,) * (tiers - 2))
-    return Tree(
-        down=(*(half,) * (tiers - 1), -(-hosts // half ** (tiers - 1))),
-        up=(1, *ups),
-        bundle=(1,) * tiers,
-        rates=(1.0,) * tiers,
-        planes=(1 / planes,) * planes,
-        slots=np.arange(hosts),
-    )

@@ -286,7 +286,7 @@ def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None
 
 @dataclass(frozen=True, eq=False)
 class PositionClasses:
-    """Classes of switch positions of one tier that routing loads alike, those below one class side by side."""
+    """Classes of the switch positions of one tier that simulated routes load alike, those below one side by side."""
 
     parent: Ints  # class of the tier below
     first: Ints  # the one position of a class that a failure touches, or the first of its positions
@@ -296,7 +296,7 @@ class PositionClasses:
 
 
 class Classes:
-    """Classes of positions of a tree with failed cables, over which flows split evenly (packet spraying)."""
+    """Classes of equal positions in a simulated tree with failed cables, over which routes split evenly (spraying)."""
 
     def __init__(self, alive: Alive) -> None:
         self.tree, self.counts, tree = alive.tree, alive.counts, alive.tree
@@ -323,7 +323,7 @@ class Classes:
         self.offsets = [0, *accumulate(sizes)]  # of the classes of cables below each tier, and of all
 
     def live(self, t: int, plane: int) -> Ints:
-        """Count the live cables from one switch below tier t + 1 to each class of positions, by subtree."""
+        """Count the live cables of simulated routes from one switch below tier t + 1 to each class, by subtree."""
         level = self.levels[t + 1]
         return np.where(level.apart, self.counts[t][plane][:, level.first], level.each * self.tree.bundle[t])
 
@@ -337,7 +337,7 @@ class Classes:
         return self.tree.directed([np.concatenate(own) for own in one])
 
     def entries(self, tier: int) -> int:
-        """Count the cable classes on the routes of a flow that turns round at a tier, in one plane."""
+        """Count the cable classes on the simulated routes of a flow that turns round at a tier, in one plane."""
         return 2 * sum(len(level.parent) for level in self.levels[1 : tier + 1])
 
     def shared(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:

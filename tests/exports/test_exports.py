@@ -30,9 +30,9 @@ from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_graph import failure_domains
 from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, differences, netbox_files, write_netbox
 from planner.instance.network import Floor, Medium
-from planner.physics.network import fabric_designs
-from planner.physics.network.fabric_designs import NO_MEDIUM, MediaTable, lay, switch_counts
-from planner.physics.network.transport import slowdowns, uplink_loads
+from planner.physics.network import fabric_cost
+from planner.physics.network.fabric_cables import NO_MEDIUM, MediaTable, lay, switch_counts
+from planner.physics.network.uplink_slowdowns import slowdowns, uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 from planner.report.decisions import fabric
 
@@ -207,7 +207,7 @@ def test_a_bill_lists_cables_by_place_and_medium() -> None:
     media = Medium(name="optics", reach_m=1e3, price_usd=900), Medium(name="copper", reach_m=10, price_usd=100.13)
     x = built(DESIGNS["dragonfly 1k"])
     network = x.network.replaced(floor=Floor(), media=media)
-    fabric = x.fabric.replaced(cost_usd=fabric_designs.bill(network, x.switch, x.design).usd)
+    fabric = x.fabric.replaced(cost_usd=fabric_cost.bill(network, x.switch, x.design).usd)
     priced = replace(x, network=network, fabric=fabric)
     bill = table(fabric_parts.bill_of_materials(priced))
     usd = [float(r["usd"]) for r in bill]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models import FabricRequest
+from planner.models.fabric.site_traffic import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.fabric_designs import spare_ports
-from planner.physics.network.transport import wan_ports
+from planner.physics.site.wan import wan_ports
 
 
 def alike(s: Switch) -> tuple[float, int, float]:

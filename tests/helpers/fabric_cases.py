@@ -10,14 +10,13 @@ import numpy as np
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.models import FabricRequest
-from planner.models.fabric.design_table import DesignTable
-from planner.models.fabric.fabric_templates import Template, Templates, worst_traffic
-from planner.models.fabric.site_traffic import SiteTraffic, rank_order
+from planner.models.fabric.fabric_templates import Template, Templates
+from planner.models.fabric.site_traffic import FabricRequest, SiteTraffic, rank_order, worst_traffic
+from planner.models.fabric.template_table import DesignTable
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.locality import Locality, locality
-from planner.physics.network.transport import FreeUplinks, slowdowns, uplink_loads
+from planner.physics.network.uplink_slowdowns import FreeUplinks, slowdowns, uplink_loads
 
 PHI = 1.05
 

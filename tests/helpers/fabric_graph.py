@@ -8,7 +8,7 @@ import networkx as nx
 from planner.checks.cables import CableTally
 from planner.instance.network import Network
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import StageCables, lay, switch_counts
+from planner.physics.network.fabric_cables import StageCables, lay, switch_counts
 
 
 def counted(d: Design, stream: Iterable[StageCables] | None = None) -> CableTally:

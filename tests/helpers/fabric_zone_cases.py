@@ -12,10 +12,11 @@ from fabric_graph import meets
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models import FabricRequest
+from planner.models.fabric.site_traffic import FabricRequest
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.fabric_designs import bill, spare_ports
+from planner.physics.network.fabric_cost import bill
+from planner.physics.network.fabric_designs import spare_ports
 
 FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}
 

@@ -9,7 +9,7 @@ from typing import Any
 from site_grids import case, node
 
 from planner.instance.instance import Instance
-from planner.models import WanRequest
+from planner.models.wan_design import WanRequest
 
 PLACES = {"n0": (40.0, -76.0), "n1": (41.0, -88.0), "n2": (35.0, -90.0), "n3": (39.0, -105.0), "n4": (33.0, -112.0)}
 SITES = {"E0": "n0", "W0": "n4", "E1": "n1"}

@@ -8,7 +8,7 @@ from fabric_cases import flat_price
 from planner.checks.check_plan import check
 from planner.cluster import parse
 from planner.instance.instance import Instance, instance_sha256
-from planner.physics.network import transport
+from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.locality import Locality, locality
 from planner.physics.site import cost, site_power, wan, wan_exchange
@@ -165,8 +165,8 @@ def worked(
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
     """Return the slowdowns of pipeline sends and all-reduces."""
-    loads = transport.uplink_loads(d, where.share_leaving, where.allreduces_leaving)
-    return transport.slowdowns(instance.network.transport.slowdown, loads)
+    loads = uplink_slowdowns.uplink_loads(d, where.share_leaving, where.allreduces_leaving)
+    return uplink_slowdowns.slowdowns(instance.network.transport.slowdown, loads)
 
 
 def small(**changes: Any) -> Plan:
@@ -285,7 +285,9 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
 
 def _shared_links(phi: float, d: Design, where: Locality) -> list[dict[str, Any]]:
     """Return the slowdowns of the links that sends and rings share."""
-    found = transport.shared_links(phi, transport.uplink_loads(d, where.share_leaving, where.allreduces_leaving))
+    found = uplink_slowdowns.shared_links(
+        phi, uplink_slowdowns.uplink_loads(d, where.share_leaving, where.allreduces_leaving)
+    )
     return [dict(zip(SharedLink.model_fields, (name, *x), strict=True)) for name, x in found.items()]
 
 

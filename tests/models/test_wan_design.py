@@ -10,8 +10,8 @@ from each_case import each
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
-from planner.models import Options, WanRequest, wan_design
-from planner.models.wan_design import confirmed, gather, loads
+from planner.models import Options, wan_design
+from planner.models.wan_design import WanRequest, confirmed, gather, loads
 from planner.physics.site.wan import link_prices
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.plan.plan_sections import WanPlan

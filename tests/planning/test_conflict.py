@@ -26,7 +26,7 @@ from planner.models.joint.joint_question import Solving
 from planner.models.joint.shapes import site_choice
 from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.sites.split_model import conflict
-from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.network.fabric_cost import min_fabric
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RESTATED
 from planner.plan.plan import Plan
 from planner.planning import conflict as conflicts

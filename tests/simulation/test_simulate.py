@@ -16,9 +16,9 @@ from planner.api.plans import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.simulation import simulate
-from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.simulation.simulate import Simulation, overlap_of, summary
 from planner.simulation.simulated_routes import permutation
+from planner.simulation.simulated_slowdown import factor, transport_slowdown_of
 
 ROOT = Path(__file__).parents[2]
 K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}

@@ -2,11 +2,11 @@
 
 from planner.instance.network import Network
 from planner.models.fabric.fabric_templates import Template
-from planner.physics.network import transport
-from planner.physics.network.fabric_designs import bill, models_of, wan_gateway_bill
+from planner.physics.network import uplink_slowdowns
+from planner.physics.network.fabric_cost import bill, models_of, wan_gateway_bill
 from planner.physics.network.locality import Locality
 from planner.plan.plan_sections import SharedLink, SiteFabric, Tier, WanGateway
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 
 STATED = (  # of a design, by the names that the section has too
     *("lanes", "split", "group_links", "switches", "switch_links", "endpoint_links", "pods", "zones"),
@@ -33,10 +33,10 @@ def site_fabric(
     switches = {switch.name: switch for switch in network.switches}  # at these prices; a run is searched at others
     switch, *above = (switches[model.name] for model in template.models)
     design, transport_slowdown = template.design, transport_slowdown_of(network)
-    free = transport.free_uplinks(design, exchange_gbps, *locality.stage_in)
-    loads = transport.uplink_loads(design, locality.share_leaving, locality.allreduces_leaving, free)
-    send, ring = transport.slowdowns(transport_slowdown, loads)
-    shared = transport.shared_links(transport_slowdown, loads) if sends_meet_rings else {}
+    free = uplink_slowdowns.free_uplinks(design, exchange_gbps, *locality.stage_in)
+    loads = uplink_slowdowns.uplink_loads(design, locality.share_leaving, locality.allreduces_leaving, free)
+    send, ring = uplink_slowdowns.slowdowns(transport_slowdown, loads)
+    shared = uplink_slowdowns.shared_links(transport_slowdown, loads) if sends_meet_rings else {}
     price = bill(network, switch, design, above)
     gateway, models = None, models_of(switch, above)
     if design.wan_ports:

@@ -24,27 +24,27 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models import FABRIC_AXES, FabricRequest, Options
-from planner.models.fabric import dragonflies, trees
-from planner.models.fabric.design_table import (
+from planner.models import Options
+from planner.models.fabric import dragonfly_templates, site_traffic, tree_templates
+from planner.models.fabric import template_table as tables
+from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
+from planner.models.fabric.site_traffic import LeafLoads, Loads, SiteTraffic, WorstTraffic
+from planner.models.fabric.template_table import (
     AT,
-    COUNTS,
     NO_OPTIONS,
+    TOLERANCE,
     DesignTable,
-    DominanceTest,
-    Floats,
-    Ints,
     Limits,
     pareto_front,
     undominated,
 )
-from planner.models.fabric.site_mode import TOLERANCE, LinkPrices, Mode, Pins, SiteMode, Trees, switch_modes
-from planner.models.fabric.site_traffic import EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
-from planner.physics.network import transport
+from planner.physics import Floats, Ints
+from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import RackPorts, bill, design_for, same_ports, switch_usd
-from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.physics.network.fabric_cost import bill, switch_usd
+from planner.physics.network.fabric_designs import RackPorts, design_for, same_ports
+from planner.physics.site import wan
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import counted
 
@@ -64,10 +64,19 @@ DESIGN_CHOICES = (
 )  # fmt: skip
 ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "super_spine_boxes")
 
+# Axes in which fabrics are compared, all minimized, and the figure of merit of each.
+FABRIC_AXES = {
+    "cost": "cost_usd",
+    "time": "pipeline_send_slowdown",
+    "power": "power_mw",
+    "leaf": "racks_outside_leaf",
+    "splits": "unavoidable_splits",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template: a site's fabric with an order of racks, its price, power, and slowdowns of sends and allreduces."""
+    """A fabric template: a site's design with an order of racks, its price, power, and slowdowns by uplinks."""
 
     models: tuple[Switch, ...]  # from the leaf up
     family: FabricFamily
@@ -101,7 +110,7 @@ class Templates:
 
     @cached_property
     def network(self) -> Network:
-        """Return the network whose switches fabric templates are built of. InputError: the instance has none."""
+        """Return the network whose switches the fabric templates take. InputError: the instance has none."""
         network = self.instance.network
         if network is None:
             raise InputError("network: is missing; a fabric cannot be chosen without it")
@@ -178,7 +187,7 @@ class Templates:
         max_slowdowns: tuple[float, float] = (math.inf, math.inf),
         shallow: bool = False,
     ) -> DesignTable:
-        """Return the fabric templates of a site that holds `blocks` blocks of a column, as a design table.
+        """Return the fabric templates of a site that holds `blocks` blocks of a column, as a table of templates.
 
         Left out are those dearer than `max_usd`, rounded up, those that slow sends or allreduces by more than
         `max_slowdowns`, those that draw more than the power limit, and with `shallow`, where fewer tiers suffice, those
@@ -227,18 +236,18 @@ class Templates:
             if mode.grouped:  # groups have no cores, and of routers all are leaves
                 pairs = tuple(dict.fromkeys((spine * mode.has_spines, 0) for spine, _ in pairs))
             else:
-                alone += trees.single(one)
+                alone += tree_templates.single(one)
             for k, (spine, core) in enumerate(pairs):
                 first = spine not in (other for other, _ in pairs[:k])
                 sites.append(replace(one, spine=spine, core=core, first_core=first))
         sites = [s for s in sites if len(s.stripes)]
         self._meet([self.rivals, *alone, *listed], sites)
-        self._add(trees.with_all_domains, 2, sites, every=16)
-        self._add(trees.with_some_domains, 3, sites)
+        self._add(tree_templates.with_all_domains, 2, sites, every=16)
+        self._add(tree_templates.with_some_domains, 3, sites)
         if not self.min_local_share:
-            self._add(dragonflies.with_groups, 1, sites)
+            self._add(dragonfly_templates.with_groups, 1, sites)
             if not (shallow and len(self.latest)):
-                self._add(trees.with_zones, 4, sites)
+                self._add(tree_templates.with_zones, 4, sites)
         return self.latest
 
     def _add(self, build: Builder, tiers: int, sites: list[SiteMode], *, every: int = 1) -> None:
@@ -273,12 +282,12 @@ class Templates:
     def _meet(self, parts: list[DesignTable], sites: list[SiteMode]) -> None:
         """Join tables of fabric templates, and make the result the front that templates built later must beat."""
         self.latest = undominated(parts, power_counts=self.power_counts)
-        front = DominanceTest(self.latest, power_counts=self.power_counts)
+        front = tables.DominanceTest(self.latest, power_counts=self.power_counts)
         for s in sites:
             s.front = front
 
     def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
-        """Return row `i` of a table as a full template: price and power by the bill, slowdowns as the checker's."""
+        """Return row `i` of a table as a full fabric template: price and power by the bill, slowdowns as checked."""
         k = {name: int(x.key[i, at]) for name, at in AT.items()}
         m, n = self.modes(traffic.rails)[k["mode"]], self.network
         # The model of each tier above the leaves; super-spines are of the cores' model.
@@ -286,9 +295,9 @@ class Templates:
         places.append(k["core_model"] if k["core_up"] else 0)
         models = m.switch, *(every[place - 1] if place else m.switch for place in places)
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
-        own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
+        own: dict[str, Any] = {name: k[name] for name in tables.COUNTS} | {"lanes": m.lanes, "split": m.split}
         own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
-        own["wan_ports"] = transport.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
+        own["wan_ports"] = wan.wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
         rack, nic = RackPorts(m.rails, m.rail_gpus, m.apart), self.instance.hardware.gpu_nic_bytes_per_second
         design = design_for(m.family, n, models, traffic.racks(blocks), rack, nic, **own)
         found = bill(n, m.switch, design, models[1:])
@@ -296,10 +305,10 @@ class Templates:
         domains = 1, design.domains_per_pod, design.domains_per_zone
         sizes = [design.domain_racks * count or design.racks for count in domains]
         flows, groups, shares, _ = Loads(traffic, blocks).at(k["stripes"], np.array(sizes)).T.tolist()
-        free = transport.free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
+        free = uplink_slowdowns.free_uplinks(design, self._asked(traffic).exchange_gbps, *shares)
         leaving = [count / size for count, size in zip(flows, sizes, strict=True)]
-        loads = transport.uplink_loads(design, leaving, [*map(int, groups)], free)
-        send, allreduce = transport.slowdowns(self.transport_slowdown, loads)
+        loads = uplink_slowdowns.uplink_loads(design, leaving, [*map(int, groups)], free)
+        send, allreduce = uplink_slowdowns.slowdowns(self.transport_slowdown, loads)
         return Template(models, m.family, design, k["stripes"], found.usd, found.mw, send, allreduce)
 
 
@@ -310,52 +319,9 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
     return grouped and all(pins.get(name, value) == value for name, value in own.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorstTraffic(SiteTraffic):
-    """The traffic of a request for a fabric frontier, at its worst placement; racks count as blocks."""
-
-    request: FabricRequest
-    max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """Return the cache key of the worst traffic's loads: all that they depend on but the number of racks."""
-        r = self.request
-        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce, self.exchange_gbps > 0
-
-    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, first_only: bool = False) -> Floats:
-        """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
-        del first_only  # each run has as much
-        # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
-        # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
-        found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
-        groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
-        found[..., FLOWS] = sizes * inside
-        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * (self.exchange_gbps > 0)
-        tokens = exchange_bound(groups, sizes, r.exchange_racks)
-        found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
-        return found
-
-
-def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
-    """Return the worst traffic of a fabric request on racks of `gpus` GPUs, and its largest send slowdown (or inf)."""
-    own, r = transport_slowdown_of(network), request
-
-    def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
-        return max(window_seconds / ideal_seconds, own) * (1 + TOLERANCE) if ideal_seconds > 0 else float("inf")
-
-    send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
-    most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
-    traffic = WorstTraffic(
-        stages=1, unit_racks=1, wrap=False, rails=r.rack_gpus or gpus, wan_gbps=r.wan_gbps,
-        exchange_gbps=r.exchange_gbps, request=r, max_allreduce=most,
-    )  # fmt: skip
-    return traffic, send
-
-
 def alternatives(
     instance: Instance,
-    request: FabricRequest,
+    request: site_traffic.FabricRequest,
     options: Options,
     *,
     site: str | None = None,
@@ -363,7 +329,7 @@ def alternatives(
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> list[FrontierRow]:
-    """Return a frontier of fabrics, none matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
+    """Return the frontier of fabric templates for a request, cheapest first: none beaten in all axes (and cost).
 
     `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
     those not reached are missing, which is reported.
@@ -381,14 +347,16 @@ def alternatives(
         whole=True,
         deadline=Deadline(options.time_limit),
     )
-    traffic, max_send = worst_traffic(network, request, instance.hardware.rack.gpus)
+    traffic, max_send = site_traffic.worst_traffic(network, request, instance.hardware.rack.gpus)
     limits = max_send, t.transport_slowdown * traffic.max_allreduce
     # Sizes of leaf domains by kind: racks outside and unavoidable splits, as far as these are axes.
     largest = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
     kinds, found, ended = dict[tuple[int, int], list[int]](), dict[tuple[int, int], DesignTable](), ""
     for size in sorted({*range(1, largest + 1), request.racks}):
         outside = max(0, request.racks - size) if "leaf" in counted else 0
-        kinds.setdefault((outside, unavoidable_splits(request, size) if "splits" in counted else 0), []).append(size)
+        kinds.setdefault(
+            (outside, site_traffic.unavoidable_splits(request, size) if "splits" in counted else 0), []
+        ).append(size)
     try:
         for kind, sizes in sorted(kinds.items()):
             better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
@@ -406,11 +374,6 @@ def alternatives(
     if ended:
         report(ended.format(len(designs)))
     return designs
-
-
-def unavoidable_splits(r: FabricRequest, domain: int) -> int:
-    """Count the groups of worst traffic that no placement keeps in one leaf domain: those beyond all domains' room."""
-    return lower_bound_split(domain_racks(r.racks, domain), r.groups, r.group_racks)
 
 
 def _figures(designs: Sequence[FrontierRow], axes: Sequence[str]) -> Floats:
@@ -436,14 +399,13 @@ def _ladder(designs: list[FrontierRow], axes: Sequence[str], transport_slowdown:
 
 
 def _row(traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> FrontierRow:
-    """Return the figures of a design of the frontier, those of the axes first, and its choices."""
     d, (leaf, *above) = x.design, x.models
     figures = {
         "cost_usd": x.usd,
         "pipeline_send_slowdown": x.send,
         "power_mw": x.mw,
         "racks_outside_leaf": max(0, d.racks - d.domain_racks),
-        "unavoidable_splits": unavoidable_splits(traffic.request, d.domain_racks),
+        "unavoidable_splits": site_traffic.unavoidable_splits(traffic.request, d.domain_racks),
     }
     row: FrontierRow = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
     row |= figures | {"switches": d.switches, "switch": leaf.name, "planes": leaf.planes * d.lanes}

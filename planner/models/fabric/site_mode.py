@@ -1,8 +1,4 @@
-"""A site mode: one switch in one fabric family at one site, with the models above its leaves, as all builders read it.
-
-First the prices of its links: flat, or by length. The designs of trees are one record, `Trees`, with one
-bill and one count of slowdowns for two, three and four tiers.
-"""
+"""A site mode: one switch in one fabric family at a site, the models above its leaves, and the prices of its links."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Spares, Switch
-from planner.models.fabric.design_table import KEY, ArrayTable, DesignTable, DominanceTest, Flags, Floats, Ints
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads, Loads, SiteTraffic
-from planner.physics.network import fabric_designs
+from planner.models.fabric.template_table import KEY, TOLERANCE, ArrayTable, DesignTable, DominanceTest, Flags, members
+from planner.physics import Floats, Ints
+from planner.physics.network import fabric_cables, fabric_cost, fabric_designs
 from planner.physics.network.cable_lengths import Metres, Places
 from planner.physics.network.dragonfly import group_wan_links
-from planner.physics.network.transport import wan_ports
+from planner.physics.site.wan import wan_ports
 
-TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 LARGEST = np.finfo(np.float64).max
 Pins = Mapping[str, Any]
@@ -34,7 +30,7 @@ Prices = Floats  # rows: dollars, power over the years included, and MW; a colum
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A switch in one fabric family, with one price of links: how a rack's GPUs meet its ports, in which networks."""
+    """A mode of a site's templates: a switch in a family, one price of links; how GPUs of a rack meet its ports."""
 
     switch: Switch
     family: FabricFamily
@@ -49,17 +45,17 @@ class Mode:
 
     @property
     def link_nics(self) -> float:
-        """Return how many NICs, or lanes of them, at full rate a link between switches of this mode carries."""
+        """Return how many NICs, or lanes of them, at full rate a link between switches carries in a mode of a site."""
         return self.switch.port_gbps / self.nic_gbps
 
     @property
     def networks(self) -> int:
-        """Count the networks side by side of this mode, over which link prices are summed."""
+        """Count the networks side by side in a mode of a site, over which link prices are summed."""
         return self.apart * self.lanes
 
     @property
     def planes(self) -> int:
-        """Count the planes of switch chips of this mode over all lanes of a NIC."""
+        """Count the planes of switch chips in a mode of a site, over all lanes of a NIC."""
         return self.switch.planes * self.lanes
 
 
@@ -99,14 +95,14 @@ class LinkPrices:
 
     @cached_property
     def places(self) -> Places | None:
-        """Return the places of a site mode's racks on the floor, where its links are priced by length; else None."""
+        """Return the floor places of a site mode's racks, where its links are priced by length; else None."""
         floor = self.network.floor
-        return Places(floor, self.racks) if floor is not None and fabric_designs.by_reach(self.network) else None
+        return Places(floor, self.racks) if floor is not None and fabric_cost.by_reach(self.network) else None
 
     @cached_property
-    def media(self) -> fabric_designs.MediaTable:
+    def media(self) -> fabric_cables.MediaTable:
         """Return the table of cable media by which a site mode's links are priced."""
-        return fabric_designs.MediaTable.of(self.network.media, self.network.power_usd_per_watt)
+        return fabric_cables.MediaTable.of(self.network.media, self.network.power_usd_per_watt)
 
     @cached_property
     def flat_link(self) -> Prices:
@@ -115,15 +111,15 @@ class LinkPrices:
         if self.places is not None:
             return s.link_factor * self._priced(self.places.adjacent_metres()) * [[1.0], [0.0]]
         watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
-        return np.array([[fabric_designs.flat_usd(n, s)[1]], [watts / 1e6]])
+        return np.array([[fabric_cost.flat_usd(n, s)[1]], [watts / 1e6]])
 
     def endpoints(self, domain: Any) -> Prices:
         """Price all links of a site mode between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
         m, n, places = self.mode, self.network, self.places
-        ends, factor = m.networks * m.rails * m.rail_gpus, fabric_designs.endpoint_factor(m.switch, m.split)
+        ends, factor = m.networks * m.rails * m.rail_gpus, fabric_cost.endpoint_factor(m.switch, m.split)
         if places is None:
             watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
-            return self.racks * ends * np.array([[fabric_designs.flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
+            return self.racks * ends * np.array([[fabric_cost.flat_usd(n, m.switch, m.split)[0]], [watts / 1e6]])
         each = self._by_length("endpoints", lambda racks: [places.to_middle(1, racks, spread=False)], domain)
         return times(ends * factor, each)
 
@@ -222,7 +218,7 @@ class Trees(ArrayTable):
 
 @dataclass(kw_only=True)
 class SiteMode:
-    """One mode at one site, with one pair of models above the leaves: the inputs from which its templates are built."""
+    """A site mode: one mode at a site, with a pair of models above the leaves, from which templates are built."""
 
     prices: LinkPrices  # of links of a mode
     index: int  # of the mode
@@ -249,7 +245,7 @@ class SiteMode:
         spine, core = (every[place - 1] if place else m.switch for place in (self.spine, self.core))
         self.ports, self.spine_ports, self.core_ports = m.switch.ports, spine.ports, core.ports
         self.leaf_box, self.spine_box, self.core_box = (
-            np.array([[fabric_designs.switch_usd(self.network, x)], [x.power_watts / 1e6]])
+            np.array([[fabric_cost.switch_usd(self.network, x)], [x.power_watts / 1e6]])
             for x in (m.switch, spine, core)
         )
         # Of a network's WAN gateway: its ports towards the wide area, and the uplinks' worth that gradients to other
@@ -335,13 +331,12 @@ class SiteMode:
             allowed = two | (domains < self.spine_ports) & self.allows(3)
         else:
             allowed = (domains >= (2 if tiers == 3 else 1)) & self.allows(tiers)
-        found: Ints = self.domain_sizes[allowed]
-        return found
+        return np.asarray(self.domain_sizes[allowed])
 
     def crossing(
         self, load: Floats, racks: Any, over: Any, links: Any, rails: Any = 1, *, gone: Any = None
     ) -> tuple[Floats, Floats, Flags]:
-        """Return the slowdowns, over the transport's own, of traffic out of runs of `racks` racks and `rails` rails.
+        """Return the slowdowns, over the transport's, of a site mode's traffic out of runs of racks and rails.
 
         And whether its links out carry the exchanges between sites and of experts at once without slowdown. `over`:
         the rate of GPUs below over that of links. `gone`: the links' worth that the exchange between sites takes.
@@ -443,7 +438,7 @@ class SiteMode:
         return domain[kept], up[kept]
 
     def table(self, send: Floats, allreduce: Floats, prices: Prices, **columns: Any) -> DesignTable:
-        """Return a site mode's templates within the limits, as a design table; key columns not given are zero."""
+        """Return a site mode's templates within the limits, as a table; key columns not given are zero."""
         usd, mw = prices
         columns |= {"mode": self.index}
         key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
@@ -454,7 +449,7 @@ class SiteMode:
         return DesignTable(send, allreduce, usd, mw, key).part(fits & np.isfinite([usd, send, allreduce]).all(axis=0))
 
     def tree_table(self, x: Trees, crossing: tuple[Floats, Floats, Flags], prices: Prices, stripes: Any) -> DesignTable:
-        """Return the design table of a site mode's trees that may beat the templates so far, given what crosses."""
+        """Return the table of a site mode's trees that may beat the templates so far, given what crosses."""
         # Boxes of the top tier are shared, or one for each position. Bundles of single links may be joined to larger
         # ones, unless a pin wants the bundle.
         send, allreduce, fits = crossing
@@ -477,7 +472,7 @@ class SiteMode:
         return self.table(send, allreduce, prices, **columns)
 
     def caps(self, send: Any, allreduce: Any) -> Floats:
-        """Bound the price of a site mode's templates with at least such slowdowns that may beat those found so far."""
+        """Bound the price that a site mode still pays for templates of at least such slowdowns, by those so far."""
         phi, found = self.transport_slowdown, np.full(np.shape(send), self.max_usd)
         if not self.power_counts:
             for usd, _ in self.front.keeping(phi * send, phi * allreduce):
@@ -497,7 +492,7 @@ class SiteMode:
 
 
 def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: bool) -> tuple[Ints, Ints]:
-    """Return bundles of switches below, and boxes that a site mode's top-tier positions share: 0 where all have own."""
+    """Return bundles below a site mode's top tier, and the boxes that its positions share: 0 where each has its own."""
     # `split`: bundles of single links may be joined to larger ones.
     each = np.maximum(boxes // np.maximum(below, 1), 1)
     joined = (up == bundle * each) | (np.equal(bundle, 1) & split)
@@ -511,9 +506,3 @@ def uplinks_left(ports: int, split: int, width: int, spares: Spares) -> Ints:
     down = width * np.arange(ports * split // width + 1)
     taken = down + np.array([fabric_designs.spare_ports(used, spares) for used in down.tolist()])
     return np.asarray(ports - -(-taken // split), dtype=np.int64)
-
-
-def members(sizes: Ints) -> tuple[Ints, Ints]:
-    """Return for each member of groups of some sizes its group, and its place in the group."""
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

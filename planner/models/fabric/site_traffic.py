@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cluster import fold, width
-from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
+from planner.instance.network import Network
+from planner.models.fabric.template_table import TOLERANCE, Flags, Floats, Ints, pareto_front
 from planner.physics.network.clos_fabric import Design
+from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
 from planner.physics.recovery import min_spares
 from planner.plan.plan_sections import Assignment
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 
 Counts = NDArray[np.int32]
 MOST_EDGES = 1 << 15  # of runs under all numbers of stripes, counted at a time
@@ -25,7 +28,7 @@ FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` re
 
 
 def units(stages: int, blocks: int, stripes: int) -> Ints:
-    """Return the place of every unit (a block's rack stage) in the order of a site's racks; shape (stages, blocks)."""
+    """Return the place of every unit (a block's rack stage) in a site's order of racks; shape (stages, blocks)."""
     # A stripe lays its part of each block side by side, stage by stage; then the next stripe follows. One stripe: whole
     # pipelines side by side; as many as stages: whole all-reduce groups. The larger stripes come first.
     found, first = np.empty((stages, blocks), dtype=np.int64), 0
@@ -38,13 +41,13 @@ def units(stages: int, blocks: int, stripes: int) -> Ints:
 
 
 def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[list[int]]:
-    """List the racks of each rack stage in the order of ranks: block by block, the racks of a unit side by side."""
+    """List a site's racks of each rack stage, in stripes, by rank: block by block, the racks of a unit side by side."""
     at = units(stages, blocks, stripes)[:, :, None] * unit_racks + np.arange(unit_racks)[None, None, :]
     return [[int(rack) for rack in row] for row in at.reshape(stages, -1)]
 
 
 def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:
-    """Return every stage's pieces by leaf domain, racks in rank order; a piece ends where the domain changes."""
+    """Return every stage's pieces by leaf domain, in a site's order of racks; a piece ends where the domain changes."""
     pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
     for stage, racks in enumerate(order):
         for domain, own in groupby(racks, lambda rack: rack // size):
@@ -53,7 +56,7 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
 
 
 def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
-    """Return the share of all-reduce groups whole under one leaf in an order of a site's racks, by leaf domain size."""
+    """Return the share of a site's all-reduce groups whole under one leaf in its order of racks, by domain size."""
     at = units(stages, blocks, stripes) * unit_racks
     first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
@@ -188,8 +191,7 @@ class Loads:
             counted = self.traffic.leaving(self.blocks, np.array([n_stripes]), new)
             loads = np.concatenate([loads, counted[0]])
             self.rows[n_stripes] = row, loads
-        found: Floats = loads[row[wanted]]
-        return found
+        return np.asarray(loads[row[wanted]])
 
     def leaves(self, sizes: Ints, stripes: Ints, min_local_share: float, tick: Callable[[], None]) -> "LeafLoads":
         """Return the loads of a site's traffic out of leaves of `sizes` racks, ascending, under each number of stripes.
@@ -233,11 +235,88 @@ class LeafLoads:
 
     def of(self, domain: Ints) -> Floats:
         """Return the loads of a site's traffic out of leaf domains of such sizes: by domain, stripes and kind."""
-        found: Floats = self.loads[np.searchsorted(self.sizes, domain)]
-        return found
+        return np.asarray(self.loads[np.searchsorted(self.sizes, domain)])
 
     def best_of(self, domain: Ints) -> tuple[Ints, Ints, Floats]:
         """Return a site's loads out of leaf domains under each of their best stripes: places, stripes, and loads."""
         at = np.searchsorted(self.sizes, domain)
         i, n = np.nonzero(self.best[at])
         return i, self.stripes[n], self.loads[at[i], n]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRequest:
+    """A request for a site's fabric: the traffic that it must carry so that the layout's communication stays hidden.
+
+    Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
+    where the ideal alone fills the window. Groups of `exchange_racks` racks exchange tokens with their experts all to
+    all: nothing hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each
+    way end at its WAN gateway, to which the racks of one stage at a time send gradients at `exchange_gbps`, and back.
+    `rack_gpus` of each rack are cabled, where it is not all of them.
+    """
+
+    racks: int
+    group_racks: int
+    groups: int
+    pipeline_send_seconds: float
+    pipeline_send_window_seconds: float
+    allreduce_seconds: float
+    allreduce_window_seconds: float
+    exchange_racks: int = 1
+    wan_gbps: float = 0.0
+    exchange_gbps: float = 0.0
+    rack_gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstTraffic(SiteTraffic):
+    """The site traffic of a fabric request at its worst placement, for a frontier; racks count as blocks."""
+
+    request: FabricRequest
+    max_allreduce: float  # largest factor of the fabric on the transport's slowdown that the time of all-reduces allows
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Return the cache key of the loads of a site's worst traffic: all that they depend on but its racks."""
+        r = self.request
+        return r.exchange_racks, r.group_racks, r.groups, self.max_allreduce, self.exchange_gbps > 0
+
+    def leaving(self, blocks: int, stripes: Ints, sizes: Ints, *, first_only: bool = False) -> Floats:
+        """Count the loads of the worst traffic out of runs of racks, of `blocks` racks in all, whatever their order."""
+        del first_only  # each run has as much
+        # All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links
+        # that keep the limit, so that no design slows them further. A run that holds all racks has no load.
+        found, inside, r = np.zeros((len(stripes), len(sizes), 4)), sizes < self.racks(blocks), self.request
+        groups = np.minimum(-(-sizes // r.group_racks) + 1, r.groups) * (r.group_racks > 1)
+        found[..., FLOWS] = sizes * inside
+        found[..., SHARES] = np.minimum(1.0, sizes / r.group_racks) * (self.exchange_gbps > 0)
+        tokens = exchange_bound(groups, sizes, r.exchange_racks)
+        found[..., EXCHANGES] = np.maximum(tokens, groups / self.max_allreduce) * inside
+        return found
+
+
+def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
+    """Return a site's worst traffic by a fabric request, racks of `gpus` GPUs, and its largest send slowdown."""
+    own, r = transport_slowdown_of(network), request
+
+    def largest(ideal_seconds: float, window_seconds: float) -> float:  # or the transport's own; any if none is sent
+        return max(window_seconds / ideal_seconds, own) * (1 + TOLERANCE) if ideal_seconds > 0 else float("inf")
+
+    send = largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds)
+    most = largest(r.allreduce_seconds, r.allreduce_window_seconds) / own
+    traffic = WorstTraffic(
+        stages=1,
+        unit_racks=1,
+        wrap=False,
+        rails=r.rack_gpus or gpus,
+        wan_gbps=r.wan_gbps,
+        exchange_gbps=r.exchange_gbps,
+        request=r,
+        max_allreduce=most,
+    )
+    return traffic, send
+
+
+def unavoidable_splits(r: FabricRequest, domain: int) -> int:
+    """Count the groups of a site's traffic that no placement keeps in one leaf domain: those beyond all their room."""
+    return lower_bound_split(domain_racks(r.racks, domain), r.groups, r.group_racks)

@@ -17,7 +17,7 @@ from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.instance.workload import Parallelism, Software
-from planner.models.fabric.design_table import ArrayTable
+from planner.models.fabric.template_table import ArrayTable
 from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.recovery import job_of
@@ -29,7 +29,7 @@ from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.parallel_strategy import NEEDS, RackBlock, block_of
 from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.step_prediction import Pipeline, machine_of
-from planner.simulation.flow_times import transport_slowdown_of
+from planner.simulation.simulated_slowdown import transport_slowdown_of
 
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
 MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable
-from planner.models.fabric.site_mode import members
+from planner.models.fabric.template_table import ArrayTable, members
 from planner.models.joint import time_bounds
 from planner.models.joint.joint_cache import most_paid
 from planner.models.joint.joint_question import World

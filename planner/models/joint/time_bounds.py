@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable
+from planner.models.fabric.template_table import ArrayTable
 from planner.models.joint.strategy_space import Flags, Floats, Ints, Strategy, StrategyRows
 from planner.physics.training import memory, schedule, step_prediction
 from planner.physics.training.data_parallel import ReplicaGroup

@@ -37,7 +37,7 @@ Places = NDArray[np.int64] | slice
 
 
 def greedy(problem: PlacementProblem) -> Packing:
-    """Pack a job's groups greedily, the roomiest pods first, the rest in the fullest that fits; split none, or few."""
+    """Place a job's groups greedily, the roomiest pods first, the rest in the fullest that fits; split none, or few."""
     left, packing = [kind.count for kind in problem.kinds], Packing()
     unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
     pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
@@ -142,7 +142,7 @@ def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tup
 
 
 def solver_affordable(options: Options) -> bool:
-    """Return whether the time limit allows a solver to place a job: loading it alone may exceed a scheduler's wait."""
+    """Return whether the time limit lets a solver place a job: to load one may take longer than a scheduler waits."""
     loaded = "ortools.sat.python.cp_model" in sys.modules
     return options.time_limit is None or options.time_limit >= LOADING_SECONDS or loaded
 
@@ -173,7 +173,7 @@ def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = 
 def bounded_packing(
     problem: PlacementProblem, packing: Packing, *, whole: bool = False, fragmentation: bool = False
 ) -> Solution[Packing]:
-    """Return a job's packing as a solution with analytic bounds; `whole`: they may assume that no group splits."""
+    """Return a placed job's packing as a solution with analytic bounds; `whole`: as if no group splits."""
     analytic = problems.bounds(problem, whole=whole)
     searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
     values = problems.measure(problem, packing)
@@ -226,7 +226,7 @@ def rank(
     units: Sequence[Sequence[tuple[str, ...]]],
     blocks: Callable[[int], Sequence[int]] | None = None,
 ) -> tuple[str, ...]:
-    """Return a job's nodes by rank in its placement: groups in an order, of the free `units` of each leaf in theirs.
+    """Return a placed job's nodes by rank: groups in an order, of the free `units` of each leaf in theirs.
 
     With `blocks`, the number of each free segment's block in a leaf, pieces stay within blocks as far as they can.
     """
@@ -280,7 +280,7 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Sizes in nodes of consecutive groups of a job's ranks, and of the members that each group consists of."""
+    """The order in which to place a job's ranks: nodes of consecutive groups, and of the members of each group."""
 
     groups: tuple[int, ...]
     member: int = 1
@@ -288,7 +288,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A placement in node order: nodes taken of each leaf, members cut, groups split, and pieces beyond one a group."""
+    """A job placed in node-name order: nodes taken of each leaf, members cut, groups split, and extra pieces."""
 
     taken: tuple[int, ...]
     values: tuple[int, int, int]

@@ -30,7 +30,7 @@ class IncompleteGroup:
 
 
 def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Solution[Taken] | None:
-    """Repair a placement: fewest split groups, then extra pieces, then groups across pods; None: too few free units."""
+    """Change a placement to repair it: fewest split groups, extra pieces, groups across pods; None: no room."""
     deadline, need = Deadline(options.time_limit), sum(group.missing for group in groups)
     if need > sum(leaf.free for leaf in leaves):
         return None
@@ -61,7 +61,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
 
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, ...]:
-    """Count a placement's split groups, extra pieces and groups across pods after a repair takes its units."""
+    """Count a changed placement's split groups, extra pieces and groups across pods after a repair takes its units."""
     on = [set(group.stays) for group in groups]
     for g, i in taken:
         on[g].add(i)
@@ -142,7 +142,7 @@ def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Inc
 
 @dataclass(frozen=True, slots=True)
 class LeafBlock:
-    """A block of a leaf for preemption: nodes that are free now, and those that each running job would return."""
+    """A block of a leaf for a change by preemption: nodes free now, and those that each running job would return."""
 
     leaf: int
     free: int
@@ -152,7 +152,7 @@ class LeafBlock:
 def minimize_stop_cost(
     blocks: Sequence[LeafBlock], kinds: Sequence[Kind], segment: int, costs: Sequence[int], split: int, options: Options
 ) -> Outcome[tuple[int, ...]]:
-    """Minimise the cost, then the number, of jobs to stop for another; infeasible where stopping all is not enough.
+    """Change a cluster at the least cost, then number, of jobs stopped for another; infeasible if stopping all fails.
 
     Blocks are in nodes, kinds in units of `segment` nodes; `costs` are of stopping each job, `split` groups may split.
     """
@@ -192,7 +192,7 @@ def minimize_stop_cost(
 
 @dataclass(frozen=True, slots=True)
 class LeafLoad:
-    """A leaf to be freed by moves: its size, the nodes that stay taken, and the sizes of the pieces that may move."""
+    """A leaf to be freed by a change's moves: its size, the nodes that stay taken, and the pieces that may move."""
 
     size: int
     fixed: int
@@ -200,7 +200,7 @@ class LeafLoad:
 
 
 def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[dict[tuple[int, int], int]]:
-    """Minimise the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them.
+    """Change a cluster by the fewest nodes moved to free `wanted` more leaves; infeasible if no final state has them.
 
     The solution is the number of pieces at the end by (leaf, nodes of the piece).
     """

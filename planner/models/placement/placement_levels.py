@@ -37,7 +37,7 @@ ROUNDING = 1e-6  # A bound that is less than this above a whole number proves th
 
 @dataclass(kw_only=True)
 class Chains:
-    """The flow of chains of split groups in one pod; a need above 0 is yet to be filled, one below 0 is left of a hole.
+    """The flow of chains of split groups in one pod, in the model of levels; a need above 0 is yet to be filled.
 
     Items are the groups within the pod, by kind, and behind the kinds the shares of groups across pods, by size. Under
     a switch above, the holes are the shares that come from below, and each chain is one item that they just fill.
@@ -251,12 +251,12 @@ def levels(flows: JobPlacementModel) -> list[Expr]:
 
 
 def sizes_of(problem: PlacementProblem) -> list[int]:
-    """Return the sizes in units of a pod's items in the flow of chains: groups by kind, then shares by units."""
+    """Return the sizes in units of a pod's items in the levels' flow of chains: groups by kind, then shares."""
     return [*(kind.size for kind in problem.kinds), *range(1, max(kind.size for kind in problem.kinds))]
 
 
 def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
-    """Return the packing of a CP-SAT solution: whole groups, and the pieces of split ones along their chains."""
+    """Decode a CP-SAT solution of the placement levels: whole groups, and pieces of split ones along chains."""
     packing, sizes = Packing(), sizes_of(flows.q)
     split, spanning = list[Split](), list[tuple[Counter[int], Counter[int]]]()
     if not flows.by_pod:  # pieces are within a pod where leaves can be exchanged so, else pod by pod along the chain
@@ -294,7 +294,7 @@ def decode_chains(flows: JobPlacementModel, values: Values) -> Packing:
 
 
 class Exchange:
-    """Leaves of a placement that may still exchange their groups with others of as many units, by the hole left."""
+    """Leaves in a solution of the placement levels that may still exchange equally large groups, by the hole left."""
 
     def __init__(self, problem: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
         self.q, self.packing = problem, packing
@@ -307,7 +307,7 @@ class Exchange:
             self.having[leaf.free, hole] += 1
 
     def gather(self, wanted: Counter[int]) -> list[Piece] | None:
-        """Give a chain of split groups holes in one pod, that with the fewest leaves; None where no pod has them."""
+        """Give a chain in a solution of the levels holes in one pod, that with the fewest leaves; None: no pod."""
         holes, leaves = sorted(wanted.elements(), reverse=True), self.q.leaves
         for pod in sorted(self.rooms, key=lambda pod: (self.rooms[pod].total(), pod)):
             chosen = _free_of(holes, self.rooms[pod], self.having)
@@ -374,7 +374,7 @@ def walk(flows: JobPlacementModel, values: Values, pod: int, packing: Packing) -
 
 
 def split_chain(sizes: Sequence[int], items: Counter[int], holes: Sequence[Piece]) -> Iterator[Split]:
-    """Yield the split groups of a chain by kind with their pieces in its holes, each where the last one stopped."""
+    """Yield the split groups of a chain of the levels' flow by kind, with pieces in its holes one after another."""
     leaf, free, further = 0, 0, iter(holes)
     for k in sorted(items.elements()):
         pieces, left = Counter[int](), sizes[k]

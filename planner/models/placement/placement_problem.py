@@ -27,7 +27,7 @@ Group = TypeVar("Group")
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf of a placement problem: free and total units, and the switches above it from its pod to below the root."""
+    """A leaf of the placement problem: free and total units, and the switches above it, its pod first."""
 
     path: tuple[int, ...]
     free: int
@@ -35,13 +35,13 @@ class Leaf:
 
     @property
     def pod(self) -> int:
-        """Return a placement leaf's pod: the number of the switch next above it, or the root's."""
+        """Return the pod of a placement problem's leaf: the number of the switch next above it, or the root's."""
         return self.path[0] if self.path else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of all-reduce groups to place: size in units, count, and the weight that a split one costs."""
+    """A kind of all-reduce groups of the placement problem: size in units, count, and weight of a split one."""
 
     size: int
     count: int
@@ -100,14 +100,14 @@ class Packing:
 
 
 def group_levels(what: str, tiers: int) -> list[str]:
-    """Name the counts of groups on several leaves: split, extra pieces, across pods, and across switches above."""
+    """Name the placement problem's counts of split groups, extra pieces, and groups across pods and switches above."""
     extra = "extra pieces" if what == "groups" else f"extra pieces of {what}"
     above = ["pods", *(f"switches of tier {tier}" for tier in range(3, tiers + 2))]
     return [f"split {what}", extra, *(f"{what} across {switches}" for switches in above[:tiers])]
 
 
 def names(problem: PlacementProblem, what: str = "groups", along: str = "in the best order") -> tuple[str, ...]:
-    """Name the levels of a placement's objective in their order, each minimal given those before it."""
+    """Name the objective levels of the placement problem in their order, each minimal given those before it."""
     first, *others = group_levels(what, problem.tiers)
     if {kind.weight for kind in problem.kinds} != {1}:
         first = "weight of split groups, in millionths of the heaviest kind's bytes"
@@ -115,7 +115,7 @@ def names(problem: PlacementProblem, what: str = "groups", along: str = "in the 
 
 
 def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
-    """Compute the value of each level of a placement's objective for a packing, in the order of `names`."""
+    """Compute the value of each objective level of the placement problem for a packing, in the order of `names`."""
     weight = sum(problem.kinds[k].weight for k, _ in packing.split)
     on = [{i for i, _ in pieces} for _, pieces in packing.split]
     _, extra, *crossing = count_splits(on, [leaf.path for leaf in problem.leaves])
@@ -129,14 +129,14 @@ def measure(problem: PlacementProblem, packing: Packing) -> tuple[int, ...]:
 
 
 def count_splits(on: Sequence[Collection[int]], paths: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Count groups on several leaves, pieces beyond one a group, and groups across switches of each tier of `paths`."""
+    """Count a placement problem's groups on several leaves, extra pieces, and groups across switches by tier."""
     tiers = range(len(paths[0]) if paths else 0)
     crossing = (sum(len({paths[i][tier] for i in own}) > 1 for own in on) for tier in tiers)
     return (sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), *crossing)
 
 
 def used(problem: PlacementProblem, packing: Packing) -> list[int]:
-    """Count the units that a placement's packing takes of each leaf."""
+    """Count the units that a packing of the placement problem takes of each leaf."""
     units = [0] * len(problem.leaves)
     for (i, k), count in packing.whole.items():
         units[i] += count * problem.kinds[k].size
@@ -147,12 +147,12 @@ def used(problem: PlacementProblem, packing: Packing) -> list[int]:
 
 
 def part_free(problem: PlacementProblem, taken: Sequence[int]) -> int:
-    """Count the leaves that a placement leaves neither full nor wholly free."""
+    """Count the leaves of the placement problem that taken units leave neither full nor wholly free."""
     return sum(0 < leaf.free - units < leaf.size for leaf, units in zip(problem.leaves, taken, strict=True))
 
 
 def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> int:
-    """Count the boundaries of a placement: neighbours along its lines of groups that are not in one pod."""
+    """Count the boundaries in a placement problem's packing: neighbours along its lines that are not in one pod."""
     pods = in_lines({pod: [pod] * count for pod, count in within.items()}, problem.line)
     order = [*pods, *[None] * across]  # the pod of each group by number
     # A line starts at each multiple of its length; two groups across pods (None) are never in one pod.
@@ -160,7 +160,7 @@ def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> 
 
 
 def in_lines(by_pod: Mapping[int, list[Group]], line: int) -> list[Group]:
-    """Order a placement's groups by pod, so that few lines have groups of two: whole lines first, then the rest."""
+    """Order a placement problem's groups by pod: whole lines first, then the rest, so that few have groups of two."""
     whole = [(groups, len(groups) // line * line) for _, groups in sorted(by_pod.items())]
     first = [group for groups, count in whole for group in groups[:count]]
     return first + [group for groups, count in whole for group in groups[count:]]
@@ -168,7 +168,7 @@ def in_lines(by_pod: Mapping[int, list[Group]], line: int) -> list[Group]:
 
 @dataclass(frozen=True, slots=True)
 class LeafNodes:
-    """A leaf of a cluster's topology to place jobs on: its nodes by scale-up domain, and the switches above it."""
+    """A leaf of a cluster as the placement problem has it: its nodes by scale-up domain, and the switches above it."""
 
     name: str
     nodes: tuple[str, ...]
@@ -178,7 +178,7 @@ class LeafNodes:
 
 
 def leaves_of(topology: Topology) -> list[LeafNodes]:
-    """Return a cluster topology's leaves to place jobs on; without switches each block is one. InputError: no tree."""
+    """Return the placement problem's leaves of a topology; without switches each block is one. InputError: no tree."""
     if topology.kind == "block" or not topology.switches:
         base, *larger = topology.block_sizes or (0,)
         tiers = [size // base for size in larger if size // base < len(topology.blocks)]
@@ -220,7 +220,7 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
 
 @dataclass(slots=True)
 class Solution(Generic[Incumbent]):
-    """A placement as its search goes on: the incumbent, the values and bounds of its levels, its deadline and effort.
+    """The solution of a placement problem as its search goes on: packing, values and bounds by level, deadline, effort.
 
     The first `searched` levels are searched; `analytic` are the bounds of a job without a solver.
     """
@@ -238,11 +238,11 @@ class Solution(Generic[Incumbent]):
     interrupted: bool = False
 
     def proven(self, level: int) -> bool:
-        """Return whether a placement's level and all before it are at their bounds."""
+        """Return whether a solution of the placement problem is at its bounds in a level and all before it."""
         return all(value == bound for value, bound in zip(self.values[: level + 1], self.bounds, strict=False))
 
     def outcome(self) -> Outcome[Self]:
-        """Return the outcome of a placement's search: proven if the searched levels are at their bounds."""
+        """Return the outcome of the placement problem's search: proven if the searched levels are at their bounds."""
         proved = self.proven(self.searched - 1)
         return Outcome(
             stop=Stop.PROVED if proved else Stop.INTERRUPTED if self.interrupted else Stop.LIMIT,
@@ -257,7 +257,7 @@ class Solution(Generic[Incumbent]):
 
 
 def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]:
-    """Bound every level of a placement, those before it minimal; `whole`: the last two assume that no group splits."""
+    """Bound every level of the placement problem, those before it minimal; `whole`: as if no group splits."""
     free = [leaf.free for leaf in problem.leaves]
     weight, extra = min_split_weight(free, problem.kinds), min_extra_pieces(problem, problem.min_split)
     by_tier = [Counter[int]() for _ in range(problem.tiers)]  # free nodes under each switch of a tier
@@ -271,7 +271,7 @@ def bounds(problem: PlacementProblem, *, whole: bool = False) -> tuple[int, ...]
 
 
 def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
-    """Bound the weight of the groups that a placement splits; their number where each weighs 1."""
+    """Bound the weight of the groups that a placement problem must split; their number where each weighs 1."""
     # For every g, floor(f / g) groups of at least g units fit into f free ones; the lightest of the others split.
     bound = 0
     for g in sorted({kind.size for kind in kinds}):
@@ -285,7 +285,7 @@ def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
 
 
 def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
-    """Bound a placement's extra pieces, those above one per group, given how many groups split at least."""
+    """Bound a placement problem's extra pieces, those above one per group, given how many groups split at least."""
     # A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must
     # split, every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
     largest = max((leaf.free for leaf in problem.leaves), default=0)
@@ -304,12 +304,12 @@ def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
 
 
 def count_to_reach(descending: Sequence[int], need: int) -> int:
-    """Count how many of the largest leaves of a placement, by units, reach `need`; all where they do not."""
+    """Count how many of a placement problem's largest leaves, by units, reach `need`; all where they do not."""
     return min(bisect_left([0, *accumulate(descending)], need), len(descending))
 
 
 def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> int:
-    """Bound a placement's boundaries, neighbours not in one pod: by the pods in use, and by lines that fit no pod.
+    """Bound a placement problem's boundaries, neighbours not in one pod: by pods in use, and lines that fit no pod.
 
     Every pod with groups of its own is a run of some line, and so is every group across pods. One more group across
     pods saves at most one pod, so the bound for the fewest across is valid for more of them too.
@@ -334,7 +334,7 @@ def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> in
 
 
 def min_part_free(problem: PlacementProblem, *, whole: bool) -> int:
-    """Bound the leaves that a placement leaves part-free: those now, less those it fills; `whole`: by whole groups."""
+    """Bound a placement problem's part-free leaves: those now, less those it fills; `whole`: by whole groups."""
     now = [leaf.free for leaf in problem.leaves if 0 < leaf.free < leaf.size]
     sums = {0}  # of the sizes of groups, each used any number of times
     for total in range(1, max(now, default=0) + 1):

@@ -156,7 +156,7 @@ class DcNetwork:
         return self.topologies[built]
 
     def injection(self, point: Floats, *, new: bool = False) -> Floats:
-        """Return the injection into the DC network by node in MW: generation less load of the node and its site.
+        """Return the injections of a point of the split into its DC network by node in MW: generation less all load.
 
         With `new` of the existing network alone, where a new circuit is load at one end and generation at the other.
         """
@@ -242,7 +242,7 @@ class Contingencies:
         return side, rest, dark_mw
 
     def batches(self) -> Iterable[Batch]:
-        """Return the outage factors of all contingencies in batches, computed anew where too many to store."""
+        """Return the outage factors of all contingencies of the split's DC network in batches, anew where too many."""
         # What a circuit shifts is the same in every year; who responds to a split or a lost unit is not.
         topology, net = self.topology, self.topology.network
         whole = _batched([line for line in self.lines if line not in net.bridges])

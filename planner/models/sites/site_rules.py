@@ -69,7 +69,7 @@ def megawatts(value: float) -> str:
 
 
 def demand(model: Any, _: SplitData) -> None:
-    """Require at least one module on the campus."""
+    """Require at least one module on the campus of the site split."""
     model.demand = pyo.Constraint(expr=sum(model.modules.values()) >= 1)
 
 
@@ -79,7 +79,7 @@ def _demand_sentence(data: SplitData) -> str:
 
 
 def pins(model: Any, data: SplitData) -> None:
-    """Fix the pinned racks of the campus and of its sites, and limit the open sites to the pinned maximum."""
+    """Fix the pinned racks of a split's campus and of its sites, and limit the open sites to the pinned maximum."""
     model.pins = pyo.Constraint(pyo.Any)
     if data.pins.racks is not None:
         model.pins["sites.racks"] = data.module_racks * sum(model.modules.values()) == data.pins.racks
@@ -99,7 +99,7 @@ def _pins_sentence(data: SplitData) -> str:
 
 
 def budget(model: Any, data: SplitData) -> None:
-    """Limit the campus's capital plus budgeted years of energy to the budget, in M$."""
+    """Limit the split's capital, plus budgeted years of energy, to the budget, in M$."""
     limits = data.instance.limits
     if limits.budget_usd is not None:
         spent = capital_musd(model, data) + limits.budgeted_years * energy_musd(model, data)
@@ -122,27 +122,26 @@ def _paid_modules(data: SplitData) -> float | None:
 
 
 def site_count(model: Any, data: SplitData) -> None:
-    """Limit the number of open sites of the campus."""
+    """Limit the number of open sites of the split."""
     if data.grid.rules.max_sites is not None:
         model.site_count = pyo.Constraint(expr=sum(model.open.values()) <= data.grid.rules.max_sites)
 
 
 def facility_power(model: Any, data: SplitData) -> None:
-    """Limit the draw in MW of all sites of the campus together."""
+    """Limit the draw in MW of all sites of the split together."""
     limit = data.instance.limits.facility_power_mw
     if limit is not None:
         model.facility_power = pyo.Constraint(expr=load_mw(model, data, data.candidates) <= limit)
 
 
 def headroom(model: Any, data: SplitData) -> None:
-    """Limit the draw in MW of each balancing authority's sites to its headroom."""
+    """Limit the draw in MW of the split's sites in each balancing authority to its headroom."""
     areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
     limit = {area: data.authorities[area].headroom_mw for area in areas}
     model.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
 
 
 def _headroom_modules(data: SplitData, site: str | None = None, _: int = 0) -> float | None:
-    """Bound a site's modules by the headroom of its balancing authority, or the campus's by that of all."""
     if not data.grid.rules.headroom:
         return None
     areas = list(data.authorities) if site is None else [data.candidates[site].balancing_authority]
@@ -157,7 +156,7 @@ def _headroom_sentence(data: SplitData) -> str:
 
 
 def fault_split(model: Any, data: SplitData) -> None:
-    """Require sites in enough interconnections (synchronous areas), and limit any one's share of all racks."""
+    """Require the split's sites in enough interconnections (synchronous areas), and limit the share of each."""
     # An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
     rule = data.grid.rules.fault_split
     if not rule.enabled:
@@ -203,7 +202,7 @@ def _fault_split_sentence(data: SplitData) -> str:
 
 
 def share_balance(model: Any, data: SplitData) -> None:
-    """Limit every site to a multiple of the smallest open one: modules[s] <= ratio · min_modules."""
+    """Limit every site of the split to a multiple of the smallest open one: modules[s] <= ratio · min_modules."""
     rule = data.grid.rules.share_balance
     if not rule.enabled:
         return
@@ -221,7 +220,7 @@ def _share_balance_sentence(data: SplitData) -> str:
 
 
 def min_site(model: Any, data: SplitData) -> None:
-    """Require at least the minimum size of an open site: modules[s] >= minimum · open[s]."""
+    """Require at least the minimum size of an open site of the split: modules[s] >= minimum · open[s]."""
     minimum = data.grid.rules.min_site_modules
     sites = list(data.candidates) if minimum > 1 else []
     model.min_site = pyo.Constraint(sites, rule=lambda model, s: model.modules[s] >= minimum * model.open[s])
@@ -233,7 +232,7 @@ def _min_site_sentence(data: SplitData) -> str:
 
 
 def area(model: Any, data: SplitData) -> None:
-    """Limit the cooling of a site to its land, in 1000 m²."""
+    """Limit the cooling of a site of the split to its land, in 1000 m²."""
     density = data.hardware.cooling_kw_per_m2
     given = {site: node.area_m2 for site, node in data.candidates.items()} if density is not None else {}
     land = {site: m2 / 1e3 for site, m2 in given.items() if m2 is not None}
@@ -243,7 +242,7 @@ def area(model: Any, data: SplitData) -> None:
 
 
 def max_cooled_modules(data: SplitData, site: str, _: int) -> float | None:
-    """Bound a site's modules by the land that their cooling takes; None where either is not given."""
+    """Bound a site's modules by the split's land rule: those that its land can cool; None: either is not given."""
     land, module = data.candidates[site].area_m2, site_power.cooling_m2(data.hardware, data.module_racks)
     return None if land is None or module is None else (land + soft_excess(data, "area")) / module
 
@@ -347,7 +346,7 @@ def _ready_sentence(data: SplitData) -> str:
 
 
 def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
-    """Bound the modules of the whole campus by each site rule alone, and by `known` where it is given."""
+    """Bound the modules of the split's campus by each site rule alone, and by `known` where it is given."""
     limits = [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
     limits += [] if known is None else [float(known)]
     if limits:
@@ -364,12 +363,12 @@ def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[R
 
 
 def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:
-    """Bound the number of open sites by each site rule alone."""
+    """Bound the number of the split's open sites by each site rule alone."""
     return min([len(data.candidates), *(bound for rule in rules if (bound := rule.max_sites(data)) is not None)])
 
 
 def rtt(model: Any, data: SplitData) -> None:
-    """Limit the round trip between two open sites: of a pair that is farther apart, at most one is open."""
+    """Limit the round trip between two open sites of the split: of a pair that is too far apart, one is closed."""
     far = [pair for pair in data.pairs if _too_far(data, pair, 0)]
     model.rtt = pyo.Constraint(far, rule=lambda model, a, b: model.open[a] + model.open[b] <= 1)
 

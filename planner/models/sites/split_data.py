@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """Pins of the site split: racks of the campus and of sites, and the most open sites, fixed by hand."""
+    """The pins of the site split's data: racks of the campus and of sites, and the most open sites, fixed by hand."""
 
     racks: int | None = None
     max_sites: int | None = None
@@ -168,7 +168,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
 
 
 def rack_musd(data: SplitData) -> float:
-    """Return the price in M$ of a split's module: its racks with their fabric."""
+    """Return the price in M$ of a module in the split's data: its racks with their fabric."""
     return data.module_racks * (data.hardware.rack.price_usd + data.request.fabric_usd_per_rack) / 1e6
 
 
@@ -208,7 +208,7 @@ def energy_musd(model: Any, data: SplitData) -> Any:
 
 
 def add_block(model: Any, data: SplitData, name: str, max_modules: int) -> Any:
-    """Add the block of a grid scenario to the split's model, with the modules that sites run and the same circuits."""
+    """Add the block of a scenario of the split's data to its model: the modules that sites run, the same circuits."""
     block, sites, robust = pyo.Block(), list(data.candidates), data.grid.rules.scenarios == "robust"
     model.add_component(f"scenario_{name}", block)
     for shared in ("circuits", "open", "installed", *(("modules", "extra_mw") if robust else ())):

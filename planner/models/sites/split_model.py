@@ -124,7 +124,7 @@ def _decisions(model: Any, data: SplitData, rules: list[Rule], sites: int | None
 
 
 def conflict(instance: Instance, request: SitesRequest, options: Options) -> Conflict | None:
-    """Return a smallest conflict of site rules, marked by what confirms it; None where a split exists or may exist."""
+    """Return a smallest set of rules that leaves the split's MILP without a solution, with its proof; else None."""
     data, deadline = gather(instance, request), Deadline(options.time_limit)
     if not split(data, RULES, options).infeasible:
         return None
@@ -160,7 +160,7 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
 
 
 def split(data: SplitData, rules: Collection[str], options: Options) -> Outcome[Values]:
-    """Return a site split that satisfies these rules; infeasible where two runs prove that none does."""
+    """Solve the MILP of the site split with these rules; infeasible where two runs prove that there is no split."""
     return _run(build(data, without=set(RULES) - set(rules)), options)
 
 
@@ -170,7 +170,7 @@ def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Outcome
 
 
 def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
-    """Return the largest load in MW of every candidate site alone, largest first, with the rules that stop it there.
+    """Return the largest load in MW that the split's MILP gives each candidate alone, with the rules that stop it.
 
     A rule is named whose own bound is that load, or without which one module more fits; where only several together
     hold it back, a smallest set of them.
@@ -228,7 +228,7 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 
 
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
-    """Return by how much each site rule in a conflict must move at least, the others kept; a solution verifies each.
+    """Return by how much each rule in a conflict must move in the split's MILP at least, others kept; each is verified.
 
     The rows of a soft rule move beyond the excess that it allows anyway.
     """

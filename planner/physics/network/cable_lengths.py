@@ -16,7 +16,7 @@ Metres = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Places:
-    """The floor of one site, for lengths of cables: rack k's hosts in row k // n at place k % n, n racks a row."""
+    """The floor of one site, for cable lengths: rack k's hosts in row k // n at place k % n, n racks a row."""
 
     floor: Floor
     racks: int
@@ -35,15 +35,13 @@ class Places:
         """Return the middles of consecutive runs of `size` racks on the floor, where their cables end, in metres."""
         first = np.arange(0, self.racks, size)
         last = np.minimum(first + size, self.racks)
-        middles: Metres = (self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None]
-        return middles
+        return np.asarray((self._sums.take(last, axis=0) - self._sums.take(first, axis=0)) / (last - first)[:, None])
 
     def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
         """Return the length in metres of cables between places: on trays along and across rows, and at the ends."""
         # `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         along, across = np.abs(one - other).T
-        length: Metres = along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m
-        return length
+        return np.asarray(along + across + 2 * self.floor.rise_m + spread * self.floor.spread_m)
 
     def to_middle(self, size: int, around: int, *, spread: bool = True) -> Metres:
         """Return the cable length in metres from the middle of each run of `size` racks to that of `around` racks."""

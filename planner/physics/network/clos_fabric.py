@@ -45,7 +45,7 @@ Ends = tuple[Ints, Ints, Ints, Ints]  # low switch, its port, high switch, its p
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The cables of a fabric between two tiers: how many there are, and the ends of any of them by number."""
+    """The cables between two tiers of a Clos fabric or a dragonfly: how many, and the ends of any by number."""
 
     low: str
     high: str
@@ -55,7 +55,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A fabric design: the choices that fix every count of one site's fabric; zero where a tier is not there."""
+    """The design of a Clos fabric: the choices that fix every count of one site's; zero where a tier is not there."""
 
     grouped: ClassVar[bool] = False  # pods are groups of which every two are joined, and no core joins them
     tier_names: ClassVar[tuple[str, ...]] = TIERS  # of which a tree may have the first only
@@ -92,173 +92,173 @@ class Design:
 
     @classmethod
     def of(cls, **choices: Any) -> Self:
-        """Return the fabric design of some choices, with the values that follow from them."""
+        """Return a Clos fabric's design of some choices, with the values that follow from them."""
         return cls(**choices)
 
     @property
     def networks(self) -> int:
-        """Count the networks of a fabric design side by side."""
+        """Count the networks of a Clos fabric side by side."""
         return self.apart * self.lanes
 
     @property
     def gpus_per_rack(self) -> int:
-        """Count the cabled GPUs of a rack in a fabric design."""
+        """Count the cabled GPUs of a rack in a Clos fabric."""
         return self.rails * self.rail_gpus * self.apart
 
     @property
     def link_nics(self) -> float:
-        """Return how many NICs, or lanes of them, at full rate a link between switches of a fabric design carries."""
+        """Return how many NICs, or lanes of them, at full rate a link between switches of a Clos fabric carries."""
         return self.link_gbps / self.nic_gbps
 
     @property
     def single(self) -> bool:
-        """Return whether one switch of each network holds every endpoint of a fabric design: that is no dragonfly."""
+        """Return whether one switch of each network holds every endpoint of a Clos fabric: that is no dragonfly."""
         return self.leaf_up == 0 and not self.grouped
 
     @property
     def domain_racks(self) -> int:
-        """Count the racks of a leaf domain of a fabric design; a single switch takes all."""
+        """Count the racks of a leaf domain of a Clos fabric; a single switch takes all."""
         return self.racks if self.single else self.leaf_down // self.rail_gpus
 
     @property
     def block_racks(self) -> tuple[int, ...]:
-        """Count the racks of a leaf domain, a pod and, where there are any, a zone of a fabric design."""
+        """Count the racks of a leaf domain, a pod and, where there are any, a zone of a Clos fabric."""
         domains = 1, max(1, self.domains_per_pod), self.domains_per_zone
         return tuple(self.domain_racks * count for count in domains if count)
 
     @property
     def tiers(self) -> int:
-        """Count the tiers of switches of a fabric design."""
+        """Count the tiers of switches of a Clos fabric."""
         if self.grouped:
             return len(self.tier_names)
         return 1 if self.single else 2 if self.spine_up == 0 else 3 if self.core_up == 0 else 4
 
     @property
     def domains(self) -> int:
-        """Count the leaf domains of a fabric design, the last perhaps part full; one tier is one switch for all."""
+        """Count the leaf domains of a Clos fabric, the last perhaps part full; one tier is one switch for all."""
         return 1 if self.single else math.ceil(self.racks / self.domain_racks)
 
     @property
     def endpoint_links(self) -> int:
-        """Count a fabric design's cables between GPUs and leaves."""
+        """Count a Clos fabric's cables between GPUs and leaves."""
         return self.racks * self.gpus_per_rack * self.lanes
 
     @property
     def leaves(self) -> int:
-        """Count the leaf switches of a fabric design."""
+        """Count the leaf switches of a Clos fabric."""
         return self.networks * (1 if self.single else self.domains * self.rails)
 
     @property
     def pods_across(self) -> int:
-        """Count the pods of a fabric design side by side that take the rails of one set of leaf domains."""
+        """Count the pods of a Clos fabric side by side that take the rails of one set of leaf domains."""
         return math.ceil(self.rails / self.rails_per_pod)
 
     @property
     def pods(self) -> int:
-        """Count the pods of a network of a fabric design; 0 without a second tier."""
+        """Count the pods of a network of a Clos fabric; 0 without a second tier."""
         return 0 if self.single else self.pods_across * math.ceil(self.domains / self.domains_per_pod)
 
     @property
     def spines_per_pod(self) -> int:
-        """Count the spines that each leaf of a pod of a fabric design reaches."""
+        """Count the spines that each leaf of a pod of a Clos fabric reaches."""
         return 0 if self.tiers < 2 else self.leaf_up // self.leaf_bundle
 
     @property
     def spine_down(self) -> int:
-        """Count the ports of a spine towards the leaves of a full pod of a fabric design."""
+        """Count the ports of a spine towards the leaves of a full pod of a Clos fabric."""
         return self.rails_per_pod * self.domains_per_pod * self.leaf_bundle
 
     @property
     def spines(self) -> int:
-        """Count the spine switches of a fabric design."""
+        """Count the spine switches of a Clos fabric."""
         return self.networks * self.pods * self.spines_per_pod
 
     @property
     def cores(self) -> int:
-        """Count the core switches of a fabric design: those that core positions share, or one for each position."""
+        """Count the core switches of a Clos fabric: those that core positions share, or one for each position."""
         return 0 if self.tiers < 3 else self.networks * max(1, self.zones) * self.zone_cores
 
     @property
     def zone_cores(self) -> int:
-        """Count the cores of a zone of a fabric design, of three tiers those of a network."""
+        """Count the cores of a zone of a Clos fabric, of three tiers those of a network."""
         return self.core_boxes or self.core_positions
 
     @property
     def core_positions(self) -> int:
-        """Count the places for a core that a pod of a fabric design reaches: one for each bundle up from its spines."""
+        """Count the places for a core that a pod of a Clos fabric reaches: one for each bundle up from its spines."""
         return self.spines_per_pod * (self.spine_up // self.spine_bundle)
 
     @property
     def positions_per_core(self) -> int:
-        """Count the core positions of a fabric design's core that has most of them."""
+        """Count the core positions of a Clos fabric's core that has most of them."""
         return math.ceil(self.core_positions / self.core_boxes) if self.core_boxes else 1
 
     @property
     def zones_across(self) -> int:
-        """Count the zones side by side that take the rails of one set of leaf domains of a fabric design."""
+        """Count the zones of a Clos fabric side by side that take the rails of one set of leaf domains."""
         return math.ceil(self.rails / self.rails_per_zone)
 
     @property
     def zones(self) -> int:
-        """Count the zones of a network of a fabric design; 0 without super-spines."""
+        """Count the zones of a network of a Clos fabric; 0 without super-spines."""
         return 0 if self.tiers < 4 else self.zones_across * math.ceil(self.domains / self.domains_per_zone)
 
     @property
     def core_pods(self) -> int:
-        """Count the pods that a core of a fabric design keeps ports for: those of a full zone, or all without zones."""
+        """Count the pods that a core of a Clos fabric keeps ports for: those of a full zone, or all without zones."""
         if self.tiers < 4:
             return self.pods
         return self.rails_per_zone // self.rails_per_pod * (self.domains_per_zone // self.domains_per_pod)
 
     @property
     def core_down(self) -> int:
-        """Count the ports of a core of a fabric design towards spines."""
+        """Count the ports of a core of a Clos fabric towards spines."""
         return self.positions_per_core * self.core_pods * self.spine_bundle
 
     @property
     def super_spine_down(self) -> int:
-        """Count the ports of a super-spine of a fabric design towards cores."""
+        """Count the ports of a super-spine of a Clos fabric towards cores."""
         return self.positions_per_super_spine * self.zones * self.core_bundle
 
     @property
     def super_spine_positions(self) -> int:
-        """Count the places for a super-spine that a zone reaches: one for each bundle up from its cores."""
+        """Count the super-spine places that a zone of a Clos fabric reaches: one for each bundle up from its cores."""
         return 0 if self.tiers < 4 else self.zone_cores * (self.core_up // self.core_bundle)
 
     @property
     def positions_per_super_spine(self) -> int:
-        """Count the positions above cores of a fabric design's super-spine that has most of them."""
+        """Count the positions above cores of a Clos fabric's super-spine that has most of them."""
         return math.ceil(self.super_spine_positions / self.super_spine_boxes) if self.super_spine_boxes else 1
 
     @property
     def super_spines(self) -> int:
-        """Count the super-spines of a fabric design: those that positions above cores share, or one for each."""
+        """Count the super-spines of a Clos fabric: those that positions above cores share, or one for each."""
         return self.networks * (self.super_spine_boxes or self.super_spine_positions)
 
     @property
     def tier_switches(self) -> dict[str, int]:
-        """Count the switches of each tier that a fabric design can have, leaves first."""
+        """Count the switches of each tier that a Clos fabric can have, leaves first."""
         return dict(zip(TIERS, (self.leaves, self.spines, self.cores, self.super_spines), strict=True))
 
     @property
     def tier_ports(self) -> dict[str, int]:
-        """Count the ports of a switch of each tier that a fabric design can have, leaves first."""
+        """Count the ports of a switch of each tier that a Clos fabric can have, leaves first."""
         above = self.spine_ports, self.core_ports, self.super_spine_ports
         return dict(zip(TIERS, (self.ports, *(ports or self.ports for ports in above)), strict=True))
 
     @property
     def switches(self) -> int:
-        """Count all switches of a fabric design."""
+        """Count all switches of a Clos fabric."""
         return sum(self.tier_switches.values())
 
     @property
     def switch_links(self) -> int:
-        """Count a fabric design's cables between switches."""
+        """Count a Clos fabric's cables between switches."""
         return sum(stage.count for stage in self.stages())
 
     @property
     def switch_pairs(self) -> int:
-        """Count a fabric design's pairs of switches that a bundle joins; a dragonfly's links between groups singly."""
+        """Count a Clos fabric's pairs of switches that a bundle joins; a dragonfly's links between groups singly."""
         pairs = self.leaves * self.spines_per_pod
         if self.tiers > 2:
             cores = self.spine_up // self.spine_bundle
@@ -270,33 +270,33 @@ class Design:
 
     @property
     def leaf_down_used(self) -> int:
-        """Count the whole ports of a leaf that GPUs take in a fabric design."""
+        """Count the whole ports of a leaf that GPUs take in a Clos fabric."""
         return math.ceil(self.leaf_down / self.split)
 
     @property
     def up_port_range(self) -> tuple[int, int]:
-        """Count the ports towards switches of a fabric design's leaf with the fewest, and of that with the most."""
+        """Count the ports towards switches of a Clos fabric's leaf with the fewest, and of that with the most."""
         return self.leaf_up, self.leaf_up
 
     @property
     def pod_uplinks(self) -> int:
-        """Count the links that leave a pod of a fabric design; 0 where nothing joins pods."""
+        """Count the links that leave a pod of a Clos fabric; 0 where nothing joins pods."""
         return self.spines_per_pod * self.spine_up
 
     @property
     def zone_uplinks(self) -> int:
-        """Count the links that leave a zone of a fabric design; 0 where nothing joins zones."""
+        """Count the links that leave a zone of a Clos fabric; 0 where nothing joins zones."""
         return 0 if self.tiers < 4 else self.zone_cores * self.core_up
 
     @property
     def exits(self) -> dict[str, float]:
-        """Return a fabric design's links assured to traffic out of a leaf, pod and zone, for those with links out."""
+        """Return a Clos fabric's links assured to traffic out of a leaf, pod and zone, for those with links out."""
         links = self.leaf_up, self.pod_uplinks, self.zone_uplinks
         return dict(zip(BLOCKS[: self.tiers - 1], links, strict=False))
 
     @property
     def oversubscription(self) -> dict[str, float]:
-        """Return the oversubscription of a fabric design's leaf, spine and core: rate down over up of links assured."""
+        """Return the oversubscription of a Clos fabric's leaf, spine and core: rate down over up of links assured."""
         # That of a leaf times that of a spine is the rate of a full pod's or group's endpoints over that of its links.
         exits, leaves = self.exits, self.rails_per_pod * self.domains_per_pod
         leaf = 1.0 if self.single else self.leaf_down / (exits["leaf"] * self.link_nics)
@@ -306,7 +306,7 @@ class Design:
 
     @property
     def exit_shares(self) -> list[tuple[int, float]]:
-        """Return (endpoints, share of their rate that can leave) of a full leaf, pod and zone that are not alone."""
+        """Return (endpoints, share of rate that can leave) of a Clos fabric's full leaf, pod and zone, if not alone."""
         shares = [] if self.single else [(self.leaf_down, min(self.up_port_range) * self.link_nics / self.leaf_down)]
         for blocks, leaves, links in (
             (self.pods, self.rails_per_pod * self.domains_per_pod, self.pod_uplinks),
@@ -319,11 +319,11 @@ class Design:
 
     @property
     def bisection_share(self) -> float:
-        """Return the share of endpoints' rate, at most 1, that can leave a fabric design's full leaf, pod and zone."""
+        """Return the share of endpoints' rate, at most 1, that can leave a Clos fabric's full leaf, pod and zone."""
         return min([1.0, *(share for _, share in self.exit_shares)])
 
     def racks_around(self, tier: str) -> int:
-        """Count the racks amid which a fabric design has a tier's switch, or a GPU: those it, or its group, serves."""
+        """Count the racks amid which a Clos fabric has a tier's switch, or a GPU: those it, or its group, serves."""
         pod = self.domain_racks * self.domains_per_pod
         zone = self.domain_racks * self.domains_per_zone if self.tiers > 3 else self.racks
         leaf = pod if self.grouped and self.tiers == 1 else self.domain_racks
@@ -331,30 +331,30 @@ class Design:
 
     @property
     def wan_gateways(self) -> int:
-        """Count a fabric design's WAN gateway switches: half of the ports of each may be towards the wide area."""
+        """Count a Clos fabric's WAN gateway switches: half of the ports of each may be towards the wide area."""
         return self.networks * math.ceil(self.wan_ports / max(1, self.ports // 2))
 
     @property
     def wan_gateway_links(self) -> int:
-        """Count a fabric design's cables between the WAN gateway and the top tier."""
+        """Count a Clos fabric's cables between the WAN gateway and the top tier."""
         return self.networks * self.wan_ports
 
     @property
     def top(self) -> tuple[str, int]:
-        """Return the tier of a fabric design that the WAN gateway is joined to, and its switches in one network."""
+        """Return the tier of a Clos fabric that the WAN gateway is joined to, and its switches in one network."""
         tier, switches = list(self.tier_switches.items())[self.tiers - 1]
         return tier, switches // self.networks
 
     @property
     def top_ports(self) -> tuple[int, int]:
-        """Count ports taken, and links from the WAN gateway, of a fabric design's top switch with fewest ports free."""
+        """Count ports taken, and links from the WAN gateway, of a Clos fabric's top switch with fewest ports free."""
         taken = math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
         if not self.single:
             taken = (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
         return taken, math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
 
     def exchange_loads(self, gbps: float, *shares: float) -> dict[str, tuple[float, float]]:
-        """Return for each level of a fabric design with uplinks how many the exchange of sites takes, and all of them.
+        """Return for each level of a Clos fabric with uplinks how many the exchange of sites takes, and all of them.
 
         `gbps`: of the exchange. `shares`: of a stage's racks in one leaf domain, pod and zone, at most. Whole pods may
         make a zone of more rails than there are; only those that are send.
@@ -365,7 +365,7 @@ class Design:
         return {block: (leaf_links * share * count, float(links)) for (block, links), share, count in some}
 
     def stages(self) -> list[Stage]:
-        """Return the stages of cables above the leaves of a fabric design, those that have cables."""
+        """Return the stages of cables above the leaves of a Clos fabric, those that have cables."""
         stages = [
             Stage("leaf", "spine", self.leaves * self.leaf_up, self.leaf_uplinks),
             Stage("spine", "core", self.spines * self.spine_up, self._spine_uplinks),
@@ -374,7 +374,7 @@ class Design:
         return [stage for stage in stages if stage.count]
 
     def leaf_uplinks(self, link: Ints) -> Ends:
-        """Return the ends of leaf uplinks of a fabric design: a bundle to every spine of the pod."""
+        """Return the ends of leaf uplinks of a Clos fabric: a bundle to every spine of the pod."""
         leaf, up = link // self.leaf_up, link % self.leaf_up
         network, own = leaf // (self.domains * self.rails), leaf % (self.domains * self.rails)
         domain, rail = own // self.rails, own % self.rails
@@ -384,7 +384,7 @@ class Design:
         return leaf, self.leaf_down_used + up, spine, port + up % self.leaf_bundle
 
     def _spine_uplinks(self, link: Ints) -> Ends:
-        """Return the ends of a fabric design's spine uplinks: a bundle from spine i of each pod to cores of group i."""
+        """Return the ends of a Clos fabric's spine uplinks: a bundle from spine i of each pod to cores of group i."""
         spine, up = link // self.spine_up, link % self.spine_up
         pod, group = spine // self.spines_per_pod, spine % self.spines_per_pod
         zone, seat = pod // self.pods, pod % self.pods  # without zones a network is one
@@ -398,7 +398,7 @@ class Design:
         return spine, self.spine_down + up, zone * boxes + position % boxes, port
 
     def _core_uplinks(self, link: Ints) -> Ends:
-        """Return the ends of a fabric design's core uplinks: bundles from core i of each zone to positions above it."""
+        """Return the ends of a Clos fabric's core uplinks: bundles from core i of each zone to positions above it."""
         core, up = link // self.core_up, link % self.core_up
         zone, own = core // self.zone_cores, core % self.zone_cores
         network, zone, boxes = zone // self.zones, zone % self.zones, self.super_spines // self.networks
@@ -407,12 +407,12 @@ class Design:
         return core, self.core_down + up, network * boxes + position % boxes, port
 
     def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
-        """Return a fabric design's top-tier switch and port at which numbered links of a network's WAN gateway end."""
+        """Return a Clos fabric's top-tier switch and port at which numbered links of a network's WAN gateway end."""
         (_, tops), (taken, _) = self.top, self.top_ports
         return network * tops + number % tops, taken + number // tops
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield a fabric design's cables between tiers by length, GPUs' first; a switch is amid the racks it serves."""
+        """Yield a Clos fabric's cables between tiers by length, GPUs' first; a switch is amid the racks it serves."""
         yield places.to_middle(1, self.racks_around("leaf"), spread=False), self.endpoint_links // self.racks
         for stage in self.stages():
             if stage.low != stage.high:
@@ -420,7 +420,7 @@ class Design:
                 yield metres, stage.count // len(metres)
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables by length between the WAN gateway and a fabric design's top tier, both amid the site."""
+        """Yield the cables by length between the WAN gateway and a Clos fabric's top tier, both amid the site."""
         yield places.adjacent_metres(), self.wan_gateway_links
 
     def _wan_gateway_faults(self) -> list[str]:
@@ -431,7 +431,7 @@ class Design:
         return [text] * (self.wan_ports > 0 and taken + links > ports)
 
     def faults(self) -> list[str]:
-        """Return why a fabric design cannot be wired: ports or bundles that do not add up, GPUs out of reach."""
+        """Return why a Clos fabric cannot be wired: ports or bundles that do not add up, GPUs out of reach."""
         if self.single:
             ends = self.endpoint_links // self.networks
             over = ends + self.leaf_spare > self.ports * self.split
@@ -489,7 +489,6 @@ class Design:
         return (f" + {self.leaf_spare} spare" if self.leaf_spare else "") + f" > {self.ports} ports{each}"
 
     def _leaf_faults(self, up: int) -> list[str]:
-        """Return the faults of a fabric design's leaf with `up` ports to switches, in its ports and its pod's size."""
         bad = []
         if self.leaf_down + up * self.split + self.leaf_spare > self.ports * self.split:
             bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._leaf_edge}")

@@ -3,7 +3,7 @@
 Dragonfly (Kim, Dally, Scott and Abts, ISCA 2008): a group is a routers, each with p endpoints, a bundle to every other
 router of its group and h links to other groups, p + (a - 1)·b + h <= k ports, so g <= a·h + 1 groups. Dragonfly+
 (Shpiner et al., HiPINEB 2017): a group is leaves below spines, and the links to other groups leave from the spines: g
-<= s·h + 1. A group is a pod of `topology`, x rails of y leaf domains; those at the edge may be smaller. The links of a
+<= s·h + 1. A group is a pod, x rails of y leaf domains; those at the edge may be smaller. The links of a
 group go to its switches in turn, so that they differ by at most one. So do the links of a WAN gateway: it has no tier
 above to go to, and sends them to the groups in turn, and in each to the routers in turn, or to the spines of a
 dragonfly+.
@@ -237,7 +237,7 @@ class DragonflyPlus(Dragonfly):
 
 
 class GroupShapes(NamedTuple):
-    """The groups of one network of a dragonfly: the rails and leaves, or routers, of each, and its first cable."""
+    """The shapes of a dragonfly's groups in one network: rails and leaves, or routers, of each, and its first cable."""
 
     rails: Ints
     routers: Ints
@@ -348,5 +348,5 @@ def exchanged_links(
 
 
 def group_wan_links(ports: int, groups: int, across: int) -> Ints:
-    """Count the links of a WAN gateway to each place of groups: `across` groups at a place, the links in turn."""
+    """Count the links of a dragonfly's WAN gateway to each place of groups: `across` groups at a place, in turn."""
     return np.bincount(np.arange(ports) % groups // across, minlength=-(-groups // across))

@@ -1,29 +1,23 @@
-"""Fabric families, their designs, ports and media, and cables port to port and in metres, with cost and power.
+"""Fabric families and their designs: ports and lanes of their switches, the racks that they join, and their faults.
 
 A new family has a design type with its counts and its cabling, an entry here, and its tables in `models/fabric`.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
-from planner.instance.network import FabricFamily, Floor, Medium, Network, Spares, Switch
-from planner.physics.network.cable_lengths import Metres, Places
-from planner.physics.network.clos_fabric import TIERS, CableRun, Design, Ends, Ints, Stage
+from planner.instance.network import FabricFamily, Network, Spares, Switch
+from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.site.cost import link_usd
 from planner.plan.plan_sections import SiteFabric
 
 LANE_TOLERANCE = 1e-9  # relative: a port of the NIC's own rate carries it
-ROUNDING = 1e-9  # relative, of sums of lengths
-NO_MEDIUM = -1  # index of the medium where none reaches
 MAX_LANES = 16  # of a NIC: an instance allows no more
 MAX_WAN_PORTS = 10**9  # of a WAN gateway: more are a slip, and would overflow the arrays of its cables
 
@@ -39,7 +33,7 @@ def lane_gbps(nic_bytes_per_second: float, lanes: int) -> float:
 
 
 def port_splits(switch: Switch, nic_gbps: float) -> list[int]:
-    """List the parts into which fabric designs may split a leaf's port to GPUs; each carries a NIC or a lane of it."""
+    """List the parts into which a fabric design may split a leaf's port to GPUs; each carries a NIC or a lane of it."""
     splits = (1 << n for n in range(switch.breakout.bit_length()))
     return [n for n in splits if n == 1 or nic_gbps * n <= switch.port_gbps * (1 + LANE_TOLERANCE)]
 
@@ -98,7 +92,7 @@ FAMILIES: dict[FabricFamily, FamilyDefinition] = {
 
 
 def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
-    """Bound the racks of a site that a fabric can join where its leaf is pinned or it has at most two tiers.
+    """Bound the racks of a site that any fabric design joins, where its leaf is pinned or it has at most two tiers.
 
     `wired_gpus` GPUs of each rack are cabled. A leaf without ports for uplinks, or without a tier above it, is the only
     switch of its network and takes the GPUs of all racks. Infinity where the pins and tiers leave room for more.
@@ -137,12 +131,12 @@ def max_joined_racks(instance: Instance, wired_gpus: int) -> float:
 
 
 def rails_together(network: Network, gpus: int) -> list[int]:
-    """Return how many rails may share a leaf of a fabric of the family rail, of racks with some GPUs cabled."""
+    """Return how many rails may share a leaf in fabric designs of the family rail, of racks with some GPUs cabled."""
     return [n for n in range(1, min(gpus, network.max_rails_per_leaf or gpus) + 1) if gpus % n == 0]
 
 
 def joined_modules(instance: Instance, joined: float) -> float:
-    """Bound the modules of a site that have racks in its fabric, given the racks that the fabric joins."""
+    """Bound the modules of a site that have racks in a fabric design, given the racks that it joins."""
     return joined if math.isinf(joined) else math.ceil(joined / instance.hardware.racks_per_module)
 
 
@@ -210,7 +204,7 @@ def design_of(fabric: SiteFabric, racks: int, gpus: int, network: Network, nic_b
 
 
 def design_fault(fabric: SiteFabric, racks: int) -> str | None:
-    """Return which choice of a plan's fabric makes the counts of its design meaningless, None where none does."""
+    """Return which choice of a plan's fabric gives a fabric design without meaningful counts; None where none does."""
     if racks < 1 or not 1 <= fabric.lanes <= MAX_LANES:
         return f"{racks} racks and {fabric.lanes} lanes; at least 1 rack and 1 to {MAX_LANES} lanes expected"
     if fabric.split < 1:
@@ -265,242 +259,6 @@ def _group_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     return None
 
 
-WAN_GATEWAY = "wan-gateway"  # the tier of the switches at which the wide area ends
-BLOCK = 1 << 16  # cables laid at a time: a few MB of numbers, and large enough for numpy
-
-
-@dataclass(frozen=True, slots=True)
-class StageCables:
-    """Some cables of one stage of a fabric design: the switch and port at each end."""
-
-    low_tier: str
-    high_tier: str
-    low: Ints
-    low_port: Ints
-    high: Ints
-    high_port: Ints
-
-
-def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
-    """Yield every cable of a fabric design once, block by block; the design can be wired."""
-    for stage in stages(design):
-        for first in range(0, stage.count, block):
-            numbers = np.arange(first, min(first + block, stage.count), dtype=np.int64)
-            yield StageCables(stage.low, stage.high, *stage.ends(numbers))
-
-
-def stages(design: Design) -> list[Stage]:
-    """Return the stages of cables of a fabric design from the GPUs up, its WAN gateway's last."""
-
-    def endpoints(link: Ints) -> Ends:  # set g of a domain meets at leaf g, or all at one switch
-        gpu, lane = link // design.lanes, link % design.lanes
-        rack, index = gpu // design.gpus_per_rack, gpu % design.gpus_per_rack
-        apart, own = index // (design.rails * design.rail_gpus), index % (design.rails * design.rail_gpus)
-        network = apart * design.lanes + lane
-        if design.single:
-            return gpu, lane, network, rack * design.rails * design.rail_gpus + own
-        leaf = rack // design.domain_racks * design.rails + own // design.rail_gpus
-        port = rack % design.domain_racks * design.rail_gpus + own % design.rail_gpus
-        return gpu, lane, network * design.domains * design.rails + leaf, port
-
-    all_stages = [Stage("gpu", "leaf", design.endpoint_links, endpoints), *design.stages()]
-
-    def wan_gateway_uplinks(link: Ints) -> Ends:
-        network, own = link // design.wan_ports, link % design.wan_ports
-        switches = design.wan_gateways // design.networks
-        low_port = -(-design.wan_ports // switches) + own // switches  # after those to the wide area
-        return network * switches + own % switches, low_port, *design.wan_ends(network, own)
-
-    if design.wan_ports:
-        all_stages.append(Stage(WAN_GATEWAY, design.top[0], design.wan_gateway_links, wan_gateway_uplinks))
-    return all_stages
-
-
-def switch_counts(design: Design) -> dict[str, int]:
-    """Count the switches of each tier of a fabric design, those of its WAN gateway among them."""
-    return {tier: count for tier, count in (design.tier_switches | {WAN_GATEWAY: design.wan_gateways}).items() if count}
-
-
-def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
-    """Return a function from a block of a fabric design's cables to their lengths in metres."""
-    places = Places(floor, design.racks)
-    middles = {tier: places.runs(design.racks_around(tier)) for tier in ("gpu", *switch_counts(design))}
-
-    def measure(cables: StageCables) -> Metres:
-        low = middles[cables.low_tier][_place(design, cables.low_tier, cables.low)]
-        high = middles[cables.high_tier][_place(design, cables.high_tier, cables.high)]
-        return places.metres(low, high, spread=cables.low_tier != "gpu")
-
-    return measure
-
-
-def _place(design: Design, tier: str, index: Ints) -> Ints:
-    """Return the place on the floor of a design's GPUs or switches of a tier: the run of racks that they serve."""
-    if tier == "gpu":
-        return index // design.gpus_per_rack
-    if tier == "leaf":
-        domain = index % (design.domains * design.rails) // design.rails
-        return domain * design.domain_racks // design.racks_around("leaf")
-    if tier == "spine":
-        return index // design.spines_per_pod % design.pods // design.pods_across
-    if tier == "core" and design.tiers > 3:
-        return index // design.zone_cores % design.zones // design.zones_across
-    return np.zeros_like(index)
-
-
-@dataclass(frozen=True, slots=True)
-class MediaTable:
-    """The cable media of a fabric as columns, to price links of many lengths at once."""
-
-    price_usd: Metres
-    usd_per_m: Metres
-    watts: Metres
-    ends: Metres  # of the stretches of length in each of which one medium is the cheapest
-    cheapest: Ints  # of each stretch, and behind them none
-
-    @classmethod
-    def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
-        """Return the table of some cable media, where a watt over the years is worth `usd_per_watt`."""
-        columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
-        reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
-        # A medium gives way to another at its reach, or where their prices are the same.
-        powered, other = price + watts * usd_per_watt, per_m[:, None] - per_m
-        same = (powered - powered[:, None])[other != 0] / other[other != 0]
-        ends = np.unique(np.concatenate([reach, same[(same > 0) & (same < reach.max(initial=0.0))]]))
-        inside = (ends + np.concatenate([[0.0], ends[:-1]])) / 2
-        each = np.where(inside <= reach[:, None], powered[:, None] + per_m[:, None] * inside, np.inf)
-        cheapest = each.argmin(axis=0) if len(media) else np.empty(0, np.int64)
-        return cls(price, per_m, watts, ends, np.append(cheapest, NO_MEDIUM))
-
-    def choose(self, metres: Metres) -> Ints:
-        """Return for each fabric cable's length the cheapest medium with its power, by index; NO_MEDIUM: none."""
-        # A length of sums of pitches may be above its reach by their rounding.
-        chosen: Ints = self.cheapest[np.searchsorted(self.ends, np.asarray(metres) * (1 - ROUNDING))]
-        return chosen
-
-    def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
-        """Return USD and watts of a link of each length in metres; an infinite price where no medium reaches."""
-        at = self.choose(metres)
-        usd = np.where(at == NO_MEDIUM, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres)
-        return usd, np.where(at == NO_MEDIUM, 0.0, self.watts[at])
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """The bill of a fabric design: price in USD, the watts over the years included, and power in MW."""
-
-    usd: float
-    mw: float
-
-
-def by_reach(network: Network) -> bool:
-    """Return whether a network's fabric links are priced by their length."""
-    return network.floor is not None and bool(network.media)
-
-
-def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
-    """Return the switch model of each tier of a fabric design: the leaf's where none is given above it."""
-    return dict(zip(TIERS, (switch, *above, *[switch] * (len(TIERS) - 1 - len(above))), strict=True))
-
-
-def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switch] = ()) -> Bill:
-    """Return the price and power of a fabric design, of models `above` the leaf's; infinite where no medium reaches."""
-    boxes = [(design.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
-    ends, *links = _bills(network, design, design.runs, (0, design.endpoint_links), (design.switch_links, 0))
-    each = [(endpoint_factor(switch, design.split), ends), *((switch.link_factor, link) for link in links)]
-    usd = sum(count * switch.price_usd for count, switch in boxes) + sum(factor * part.usd for factor, part in each)
-    mw = sum(count * box.power_watts for count, box in boxes) / 1e6 + sum(factor * part.mw for factor, part in each)
-    gateway = wan_gateway_bill(network, switch, design)
-    return Bill(usd + mw * 1e6 * network.power_usd_per_watt + gateway.usd, mw + gateway.mw)
-
-
-def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
-    """Return price and power of a fabric's WAN gateway: its switches, amid the site, and its links to the fabric."""
-    # The ports and optics towards the wide area are in the price of a wavelength.
-    (links,) = _bills(network, design, design.wan_runs, (design.wan_gateway_links, 0))
-    usd = design.wan_gateways * switch.price_usd + switch.link_factor * links.usd
-    mw = design.wan_gateways * switch.power_watts / 1e6 + switch.link_factor * links.mw
-    return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
-
-
-def endpoint_factor(switch: Switch, split: int) -> float:
-    """Return price and power of a GPU's link over those of the fabric's links, by its share of a split port."""
-    least = switch.breakout_link_factor
-    return switch.link_factor * (sorted((1.0, least, least * switch.breakout / split))[1] if split > 1 else 1.0)
-
-
-def _bills(
-    network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]], *flat: tuple[int, int]
-) -> Iterator[Bill]:
-    """Yield the price and power of a fabric design's cables run by run, or of (switch, endpoint) links at one price."""
-    if network.floor is None or not by_reach(network):
-        cables, (end_usd, up_usd) = network.cables, link_usd(network)
-        for switch_links, endpoint_links in flat:
-            modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
-            yield Bill(switch_links * up_usd + endpoint_links * end_usd, modules * network.optics.power_watts / 1e6)
-        return
-    media = MediaTable.of(network.media, network.power_usd_per_watt)
-    for metres, laid_cables in runs(Places(network.floor, design.racks)):
-        count = np.broadcast_to(laid_cables, metres.shape)
-        laid = count > 0  # a place with no cable needs no medium
-        usd, watts = media.usd_watts(metres[laid])
-        yield Bill(float((count[laid] * usd).sum()), float((count[laid] * watts).sum()) / 1e6)
-
-
-def switch_usd(network: Network, switch: Switch) -> float:
-    """Return the price in USD of a fabric switch with its power over the years."""
-    return switch.price_usd + switch.power_watts * network.power_usd_per_watt
-
-
-def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, float]:
-    """Return the price in USD of a fabric link of a GPU and of one between switches, power included, without length."""
-    cables, (ends, up) = network.cables, link_usd(network)
-    watts = network.optics.power_watts * network.power_usd_per_watt
-    ends = (ends + cables.endpoint_transceivers * watts) * endpoint_factor(switch, split)
-    return ends, (up + cables.switch_transceivers * watts) * switch.link_factor
-
-
 def half_rate_tbps(hardware: Hardware, wired_gpus: int) -> float:
-    """Compute the fabric rate in Tb/s of half of a cluster's racks, with `wired_gpus` NICs of each at line rate."""
+    """Compute the rate in Tb/s of half of a cluster's racks in fabric designs with `wired_gpus` NICs of each."""
     return float((hardware.racks or 0) * wired_gpus * hardware.gpu_nic_bytes_per_second * 8 / 2 / 1e12)
-
-
-def min_fabric(network: Network | None) -> Bill:
-    """Bound price and power of any fabric for one cabled GPU, each by itself: a shortest link, a full leaf's port."""
-    if network is None:
-        return Bill(0.0, 0.0)
-    found = list[Bill]()
-    for box in network.switches:
-        splits, gpus = (1, box.breakout), box.ports * box.breakout
-        factor = min(endpoint_factor(box, split) for split in splits)
-        if network.floor is None or not by_reach(network):
-            least_usd = min(flat_usd(network, box, split)[0] for split in splits)
-            least_watts = network.cables.endpoint_transceivers * network.optics.power_watts * factor
-        else:
-            media = MediaTable.of(network.media, network.power_usd_per_watt)
-            usd, watts = media.usd_watts(np.array([2 * network.floor.rise_m]))
-            least_usd = factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
-            least_watts = 0.0  # it may be copper, which takes none
-        found.append(Bill(least_usd + switch_usd(network, box) / gpus, (least_watts + box.power_watts / gpus) / 1e6))
-    return Bill(min(x.usd for x in found), min(x.mw for x in found))
-
-
-def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
-    """Pair the racks from which a fabric tree needs links out of leaves, or spines, with their least USD a rack."""
-    # They are those that the ratios ask for by the rate of a rack's GPUs, with a port at either end.
-    network = instance.network
-    if network is None or any(FAMILIES[family].design.grouped for family in network.families):
-        return []
-    boxes = network.switches
-    port_usd = {box.name: switch_usd(network, box) / box.ports for box in boxes}
-    each = [
-        ((0.0 if by_reach(network) else flat_usd(network, box)[1]) + port_usd[box.name] + above) / box.port_gbps
-        for box in boxes
-        for above in [min(port_usd[x.name] for x in boxes if x is box or same_ports(x, box))]
-    ]
-    gbps = wired_gpus * instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9 * (1 - LANE_TOLERANCE)
-    leaf, spine, _ = network.tier_ratios
-    shares = max(network.asked_core_share, 1 / leaf), max(network.asked_core_share, 1 / (leaf * spine))
-    joined = (max_joined_racks(instance.replaced(network__max_tiers=tiers), wired_gpus) for tiers in (1, 2))
-    prices = (share * gbps * min(each, default=0.0) for share in shares)
-    return [(racks, usd) for racks, usd in zip(joined, prices, strict=True) if usd and math.isfinite(racks)]

@@ -18,7 +18,7 @@ Stages = Sequence[Sequence[int]]  # the racks of each stage in rank order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locality:
-    """Traffic out of the worst leaf domain, pod and zone of a site's placement, in this order; 0 without zones."""
+    """The locality of a site's placement: traffic out of the worst leaf domain, pod and zone; 0 without zones."""
 
     share_leaving: tuple[float, ...]  # flows that leave, over the racks of the block
     allreduces_leaving: tuple[int, ...]
@@ -29,7 +29,7 @@ class Locality:
 
 
 def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Locality:
-    """Compute the traffic of one site's placement out of leaf domains, pods and, if there are any, zones.
+    """Compute the locality of one site's placement: traffic out of leaf domains, pods and, if there are any, zones.
 
     `block_racks`: the racks of one of each, as `Design.block_racks` has them; `wrap`: the last stage sends to the
     first. `groups_split` and `extra_pieces`: the groups in several leaf domains, and the pieces beyond one a group.
@@ -66,7 +66,7 @@ def locality(stages: Stages, block_racks: Sequence[int], *, wrap: bool) -> Local
 
 
 def exchange_leaving(stages: Stages, block: int, group: int) -> float:
-    """Return a placement's most all-to-all traffic out of a block of racks, in flows of a rack over its size."""
+    """Compute a placement's locality of experts: the most all-to-all flows of a rack out of a block, over its size."""
     # Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
     # the block send i·(n - i)/(n - 1) out of it.
     if group < 2 or not any(len(stage) for stage in stages):
@@ -83,18 +83,18 @@ def exchange_leaving(stages: Stages, block: int, group: int) -> float:
 
 
 def exchange_bound(fragments: Num, racks: Num, group: int) -> Num:
-    """Bound a placement's all-to-all traffic out of a block of `racks` racks with `fragments` runs of a stage."""
+    """Bound the locality of experts: all-to-all traffic out of a block of racks with `fragments` runs of a stage."""
     # Only the groups at the two ends of a fragment lie partly outside; one that the block's edge halves sends most.
     return np.minimum(racks, 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
 
 def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
-    """Bound how many of equal all-reduce groups split over leaves in any placement: S - sum of floor(f_l / G)."""
+    """Bound the locality of all-reduces: equal groups that split over leaves anywhere, S - sum of floor(f_l / G)."""
     return max(0, groups - sum(racks // group_racks for racks in free))
 
 
 def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
-    """List the racks of each leaf domain that a placement's traffic crosses: all full but perhaps the last."""
+    """List the racks of each leaf domain by which locality is counted: all full but perhaps the last."""
     full, rest = divmod(racks, leaf_domain_racks)
     return [leaf_domain_racks] * full + [rest] * (rest > 0)
 
@@ -109,7 +109,7 @@ Crossing = tuple[int, int]  # (pipeline flows that leave or enter the worst bloc
 def min_crossings(
     stages: int, replicas: int, *, max_free: int, blocks: int, wrap: bool, split: bool = False
 ) -> list[Crossing]:
-    """Bound the traffic of any placement out of its worst block: at least one of these pairs in both numbers.
+    """Bound the locality of any placement: its worst block's traffic is at least one of these pairs in both numbers.
 
     The block with the most of them has n nodes of the mesh or more, n = ceil(stages x replicas / blocks), and not all.
     Let f of its all-reduces (rows) and c of its pipelines (columns) be complete in it. A row that is there in part

@@ -11,6 +11,7 @@ from planner.instance.instance import SYNC
 from planner.instance.network import FibreEdge, Wan
 from planner.physics import tick
 from planner.physics.site.wan_exchange import Form, Pair, Rtt, form_need_gbps, need_gbps, waits
+from planner.plan.plan_sections import Link, WanPlan
 
 EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius R1
 
@@ -38,6 +39,22 @@ def wavelengths(wan: Wan, need_gbps: float) -> int:
 def fibre_pairs(wan: Wan, count: Any) -> Any:
     """Count the fibre pairs of a WAN link of `count` wavelengths, a whole number or an array of them."""
     return -(-count // wan.max_wavelengths_per_pair)
+
+
+def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
+    """Compute the Gb/s, each way, of the wavelengths at a site's WAN gateway: as designed, else by its links."""
+    # By the design the sum over routes that end there, each at the larger of its rate and its backup's, in whole
+    # wavelengths; traffic that only passes by is not counted.
+    if design is None:
+        return math.fsum(link.capacity_gbps for link in links if site in (link.a, link.b))
+    ending = (demand for demand in design.demands if site in (demand.a, demand.b))
+    rates = (max(route.gbps, route.backup_gbps or 0.0) for demand in ending for route in demand.routes)
+    return wavelengths(wan, math.fsum(rates)) * wan.wavelength_gbps
+
+
+def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
+    """Count the WAN gateway's ports in each of `networks` networks for a site's rate: ceil(its rate / a port's)."""
+    return math.ceil(gbps / networks / port_gbps * (1 - 1e-12))
 
 
 MANY = 256  # places, between all of which it takes long to measure

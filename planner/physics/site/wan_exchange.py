@@ -1,11 +1,12 @@
 """The gradient exchange between sites over the wide area: its forms, their round trips, seconds and rates."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 
 from planner.instance.network import Wan
+from planner.plan.plan_sections import Link, WanPlan
 
 
 def exchange_bytes(gradient_bytes: float, sites: int) -> float:
@@ -17,6 +18,24 @@ def need_gbps(size_bytes: float, window_seconds: float, wait_seconds: float) -> 
     """Compute a WAN link's Gbps to exchange bytes one way in a window less a wait: 8·S/(T - k·RTT), or infinite."""
     left = window_seconds - wait_seconds
     return 8 * size_bytes / left / 1e9 if left > 0 else math.inf
+
+
+def exchange_gbps(
+    wan: Wan,
+    links: Iterable[Link],
+    design: WanPlan | None,
+    site: str,
+    training: Collection[str],
+    exchange: tuple[float, float],
+) -> float:
+    """Compute the Gb/s, each way, of a site's gradients over the WAN: as designed, else of bytes and seconds."""
+    if site not in training:
+        return 0.0
+    if design is not None:
+        sync = (need.requested_gbps for need in design.demands if need.priority == 0 and site in (need.a, need.b))
+        return math.fsum(sync) / wan.headroom_factor
+    own = (link for link in links if site in (link.a, link.b) and {link.a, link.b} <= set(training))
+    return math.fsum(need_gbps(*exchange, wan.round_trips * link.rtt_ms / 1e3) for link in own)
 
 
 MAX_ORDERED = 8  # sites up to which every order of a ring is tried: 5,040 orders

@@ -13,7 +13,7 @@ import numpy as np
 from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
 from planner.physics import Ints, Num
-from planner.physics.network.transport import wait_for_others
+from planner.physics.network.uplink_slowdowns import wait_for_others
 from planner.physics.site import wan_exchange
 from planner.physics.training import collectives, data_parallel, layer_time, memory, schedule, step_errors, transformer
 from planner.physics.training.collectives import exposed_tail_seconds

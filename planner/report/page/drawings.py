@@ -19,7 +19,7 @@ from planner.exports.fabric_parts import BuiltFabric
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.network import FibreNode
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.fabric_designs import WAN_GATEWAY, stages, switch_counts
+from planner.physics.network.fabric_cables import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import Site
 from planner.report.decisions import TIER_NAMES

@@ -21,7 +21,8 @@ from planner.checks.fabric import frontier as frontier_rules
 from planner.checks.fabric import network_limits, wirable
 from planner.checks.fabric import pins as fabric_pins
 from planner.errors import InputError
-from planner.models import FABRIC_AXES, FabricRequest
+from planner.models.fabric.fabric_templates import FABRIC_AXES
+from planner.models.fabric.site_traffic import FabricRequest
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import design_for
 from planner.physics.plan_physics import PlanPhysics

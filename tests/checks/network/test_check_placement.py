@@ -17,7 +17,7 @@ from planner.cluster import Job, Placement, Topology, TopologyBlock, TopologySwi
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.locality import locality
-from planner.physics.network.transport import uplink_loads
+from planner.physics.network.uplink_slowdowns import uplink_loads
 from planner.physics.plan_physics import PlanPhysics
 
 PLAN = small()

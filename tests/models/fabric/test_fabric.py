@@ -11,8 +11,9 @@ from fabric_zone_cases import FAMILIES, accepted_designs, accepts, require_cheap
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import FabricRequest, Options
+from planner.models import Options
 from planner.models.fabric.fabric_templates import alternatives
+from planner.models.fabric.site_traffic import FabricRequest
 from planner.physics.network.clos_fabric import Design
 
 # --- brute force ----------------------------------------------------------------------------------------------------

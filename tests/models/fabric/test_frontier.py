@@ -12,11 +12,12 @@ from tiers import more
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models import FABRIC_AXES, FabricRequest, Options
-from planner.models.fabric.fabric_templates import FrontierRow, alternatives
+from planner.models import Options
+from planner.models.fabric.fabric_templates import FABRIC_AXES, FrontierRow, alternatives
+from planner.models.fabric.site_traffic import FabricRequest
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import bill
-from planner.physics.network.transport import slowdowns, uplink_loads
+from planner.physics.network.fabric_cost import bill
+from planner.physics.network.uplink_slowdowns import slowdowns, uplink_loads
 
 Point = dict[str, float]
 AXES = [a for n in (1, 2, 3, 4) for a in itertools.combinations(("time", "power", "leaf", "splits"), n)]

@@ -19,14 +19,14 @@ from tiers import more
 from planner.exports.fabric_parts import BuiltFabric, bill_of_materials
 from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
-from planner.models.fabric.design_table import DesignTable, Ints
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic, rank_order
+from planner.models.fabric.template_table import DesignTable, Ints
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import Bill, bill, min_fabric
+from planner.physics.network.fabric_cost import Bill, bill, min_fabric
 from planner.physics.network.locality import Locality, exchange_leaving
-from planner.physics.network.transport import free_uplinks, slowdowns, uplink_loads
+from planner.physics.network.uplink_slowdowns import free_uplinks, slowdowns, uplink_loads
 from planner.plan.plan_sections import SiteFabric
 
 FLOOR = {"rack_pitch_m": 1.0, "row_pitch_m": 2.0, "racks_per_row": 4, "rise_m": 1.0, "spread_m": 2.0}

@@ -16,7 +16,8 @@ from planner.instance.instance import FABRIC, PINS, Instance, check_pins
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import max_joined_racks, min_fabric, min_uplinks
+from planner.physics.network.fabric_cost import min_fabric, min_uplinks
+from planner.physics.network.fabric_designs import max_joined_racks
 
 
 def alone(gpus: int) -> SiteTraffic:

@@ -15,7 +15,8 @@ from planner.checks.fabric import network_limits
 from planner.instance.network import Floor, Spares
 from planner.physics.network.cable_lengths import Places
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import lay, lengths, spare_ports
+from planner.physics.network.fabric_cables import lay, lengths
+from planner.physics.network.fabric_designs import spare_ports
 
 PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up
 

@@ -16,7 +16,7 @@ from test_cabling import wirable
 
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
-from planner.physics.network.fabric_designs import lay
+from planner.physics.network.fabric_cables import lay
 
 
 def made(kind: type[Dragonfly], **choices: int) -> Dragonfly:

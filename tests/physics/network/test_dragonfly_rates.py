@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from test_dragonfly import dragonflies, groups_of, made
 
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, assured_links, part_sizes
-from planner.physics.network.fabric_designs import lay
-from planner.physics.network.transport import uplink_loads
+from planner.physics.network.fabric_cables import lay
+from planner.physics.network.uplink_slowdowns import uplink_loads
 
 # Four rails in two pods across, six leaf domains of two racks in two pods along: four groups of 2·3 leaves.
 SIDE = {

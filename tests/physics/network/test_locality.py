@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cabling import wirable
 
-from planner.physics.network import transport
+from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.locality import (
     Locality,
@@ -148,7 +148,7 @@ def test_no_order_of_racks_leaves_less(mesh: tuple[int, int], rooms: tuple[int, 
 
 def test_thirty_six_sends_and_thirty_rings_on_as_many_uplinks_as_sends() -> None:
     """Alone neither is slowed; together an uplink carries 66 flows on 36, and a NIC two."""
-    found = transport.shared_links(1.0, {"leaf": (36 / 36, 30 / 36)})
+    found = uplink_slowdowns.shared_links(1.0, {"leaf": (36 / 36, 30 / 36)})
     assert found["leaf"] == pytest.approx((1.0, 1.0, Fraction(66, 36)))
     assert found["nic"] == (1.0, 1.0, 2.0)
 
@@ -157,9 +157,9 @@ def test_thirty_six_sends_and_thirty_rings_on_as_many_uplinks_as_sends() -> None
 @given(wirable(), st.tuples(*[st.floats(0, 1)] * 3), st.tuples(*[st.integers(0, 20)] * 3))
 def test_factors_alone_are_the_worst_of_their_links(d: Design, shares: tuple, groups: tuple) -> None:
     """What the search times sends and rings by alone is the largest of what the plan states of their links."""
-    loads = transport.uplink_loads(d, shares, groups, transport.FreeUplinks(leaf=0.5, pod=0.75))
-    found = transport.shared_links(1.05, loads).values()
-    assert tuple(max(x[kind] for x in found) for kind in (0, 1)) == transport.slowdowns(1.05, loads)
+    loads = uplink_slowdowns.uplink_loads(d, shares, groups, uplink_slowdowns.FreeUplinks(leaf=0.5, pod=0.75))
+    found = uplink_slowdowns.shared_links(1.05, loads).values()
+    assert tuple(max(x[kind] for x in found) for kind in (0, 1)) == uplink_slowdowns.slowdowns(1.05, loads)
 
 
 STRIPED, IN_BLOCKS = [list(range(i, 24, 6)) for i in range(6)], [list(range(4 * i, 4 * i + 4)) for i in range(6)]
@@ -177,7 +177,7 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
     # So it is no slower than the step says: its own time and as much of the ring's.
     d = Design(**LEAVES, **wiring, nic_gbps=800.0, link_gbps=800.0)
     x = locality(stages, d.block_racks, wrap=False)
-    links = transport.shared_links(1.0, transport.uplink_loads(d, x.share_leaving, x.allreduces_leaving))
+    links = uplink_slowdowns.shared_links(1.0, uplink_slowdowns.uplink_loads(d, x.share_leaving, x.allreduces_leaving))
     send, ring = (max(factors[k] for factors in links.values()) for k in (0, 1))
     part, size = part_of_design(d, planes=1), 300e6
     for i in (1, 4):
@@ -186,7 +186,7 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
         ends = flow_seconds(part.tree, joined([back, simulate.allreduce(own, 8 * size)]), "spray", 0)[: len(back)]
         took = float(ends.max()) / (size / 100e9)
         assert took == pytest.approx(links["nic"][2], rel=0.05)
-        assert took <= 1.05 * (send + float(transport.wait_for_others(1.0, ring, 8.0)))
+        assert took <= 1.05 * (send + float(uplink_slowdowns.wait_for_others(1.0, ring, 8.0)))
 
 
 @each(("up", "times"), [(4, 1.0), (2, 2.0), (1, 4.0)])
@@ -199,4 +199,4 @@ def test_links_between_switches_run_at_the_rate_of_ports(up: int, times: float) 
     flows = simulate.p2p([part.slots[:8, 0], part.slots[8:, 0]], size)
     took = float(flow_seconds(part.tree, flows, "spray", 0).max()) / (size / 50e9)
     assert took == pytest.approx(times, rel=0.05)
-    assert transport.slowdowns(1.0, transport.uplink_loads(d, (1.0,), (8,))) == (times, times)
+    assert uplink_slowdowns.slowdowns(1.0, uplink_slowdowns.uplink_loads(d, (1.0,), (8,))) == (times, times)

@@ -16,6 +16,7 @@ from planner.models.fabric.fabric_section import site_fabric
 from planner.models.fabric.fabric_templates import Template
 from planner.physics.network.clos_fabric import TIERS, Design
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
+from planner.physics.network.fabric_cables import switch_counts
 from planner.physics.network.fabric_designs import (
     FAMILIES,
     MAX_LANES,
@@ -23,7 +24,6 @@ from planner.physics.network.fabric_designs import (
     design_fault,
     design_of,
     spare_ports,
-    switch_counts,
 )
 from planner.physics.network.locality import locality
 from planner.plan.plan_sections import SiteFabric, Tier, WanGateway

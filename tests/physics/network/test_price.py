@@ -13,18 +13,8 @@ from test_dragonfly import dragonflies
 
 from planner.instance.network import Network, Switch
 from planner.physics.network.clos_fabric import TIERS, Design
-from planner.physics.network.fabric_designs import (
-    WAN_GATEWAY,
-    MediaTable,
-    bill,
-    flat_usd,
-    lay,
-    lengths,
-    min_fabric,
-    switch_counts,
-    switch_usd,
-    wan_gateway_bill,
-)
+from planner.physics.network.fabric_cables import WAN_GATEWAY, MediaTable, lay, lengths, switch_counts
+from planner.physics.network.fabric_cost import bill, flat_usd, min_fabric, switch_usd, wan_gateway_bill
 
 # Primes and odd powers, so that no count times a wrong price makes the right sum.
 BOX = {"name": "box", "ports": 8, "port_gbps": 800, "price_usd": 7001, "power_watts": 1013}

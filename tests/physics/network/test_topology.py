@@ -7,7 +7,7 @@ from closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, 
 from each_case import each
 
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.transport import uplink_loads
+from planner.physics.network.uplink_slowdowns import uplink_loads
 
 
 def full(nodes: int, rails: int, bundle: int, domains: int = 0, core_bundle: int = 0) -> Design:

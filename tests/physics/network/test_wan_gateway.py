@@ -11,16 +11,10 @@ from test_dragonfly import dragonflies
 
 from planner.instance.network import Wan
 from planner.physics.network.clos_fabric import Design
-from planner.physics.network.fabric_designs import lay
-from planner.physics.network.transport import (
-    FreeUplinks,
-    exchange_gbps,
-    free_uplinks,
-    slowdowns,
-    uplink_loads,
-    wan_gbps,
-    wan_ports,
-)
+from planner.physics.network.fabric_cables import lay
+from planner.physics.network.uplink_slowdowns import FreeUplinks, free_uplinks, slowdowns, uplink_loads
+from planner.physics.site.wan import wan_gbps, wan_ports
+from planner.physics.site.wan_exchange import exchange_gbps
 from planner.plan.plan_sections import Link, WanDemand, WanPlan, WanRoute
 
 ONE = Design(ports=8, rails=1, racks=5, leaf_down=5)

@@ -19,7 +19,7 @@ from worked_plan import STRATEGY, small
 
 from planner.instance.workload import Experts, Model
 from planner.physics import ticking
-from planner.physics.network.transport import wait_for_others
+from planner.physics.network.uplink_slowdowns import wait_for_others
 from planner.physics.training import parallel_strategy, schedule, step_prediction
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.data_parallel import ReplicaGroup

@@ -13,7 +13,7 @@ from drawn_fabrics import DESIGNS, WORKED, built
 from each_case import each
 
 from planner.exports.fabric_parts import BuiltFabric
-from planner.physics.network.fabric_designs import lay, stages, switch_counts
+from planner.physics.network.fabric_cables import lay, stages, switch_counts
 from planner.report.page.charts import WIDTH, width_of
 from planner.report.page.drawings import LEFT, MANY, fabric_svg, fabric_tiers
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable
+from planner.models.fabric.template_table import ArrayTable
 from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.strategy_space import Floats, Ints, Strategy, StrategyRows
 from planner.models.joint.strategy_tables import (

@@ -19,7 +19,7 @@ from planner.models.joint.shapes.blocks_by_site import Shape
 from planner.models.joint.shapes.shape_problem import ShapeProblem
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import Floats, Ints
-from planner.physics.network.fabric_designs import min_fabric
+from planner.physics.network.fabric_cost import min_fabric
 
 RATIO = 1.3  # from one number of racks of the table to the next
 

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.models.fabric.design_table import DesignTable, DominanceTest
 from planner.models.fabric.fabric_templates import Template
+from planner.models.fabric.template_table import DesignTable, DominanceTest
 from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, Target
 from planner.models.joint.shapes.shape_problem import ShapeProblem, built, exchanged_bytes, first, where
 from planner.models.joint.shapes.site_prices import Prices
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.stage_split import LayerSplit
 from planner.models.joint.strategy_space import Flags, Floats, Ints
-from planner.physics.network import transport
+from planner.physics.site import wan as wide_area
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
 AGREEMENT_ROUNDS = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
@@ -53,7 +53,7 @@ def with_gateways(
         # Gradients have at least the rate that the step counts on.
         sync = wan_gbps = (len(placed.parts) - 1) * waves * wan.wavelength_gbps
         if placed.wan is not None:
-            wan_gbps = transport.wan_gbps(wan, (), placed.wan, site)
+            wan_gbps = wide_area.wan_gbps(wan, (), placed.wan, site)
             demands = (d for d in placed.wan.demands if d.priority == 0 and site in (d.a, d.b))
             sync = math.fsum(d.requested_gbps for d in demands)
         traffic = replace(q.traffic, wan_gbps=wan_gbps, exchange_gbps=sync / wan.headroom_factor)

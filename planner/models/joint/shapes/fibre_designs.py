@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from planner.models import Options, WanRequest, wan_design
+from planner.models import Options, wan_design
 from planner.models.joint.shapes.site_question import Circuit, Joined
 from planner.models.joint.strategy_space import Floats
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData
 from planner.models.sites.split_model import RULES
-from planner.models.wan_design import RouteOption
+from planner.models.wan_design import RouteOption, WanRequest
 from planner.physics.site.wan import SiteFibre
 from planner.physics.site.wan_exchange import assumed_window_seconds
 from planner.plan.plan_sections import WanPlan

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from planner.instance.instance import ONE_SITE
-from planner.models.fabric.design_table import DesignTable
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.template_table import DesignTable
 from planner.models.joint.joint_question import World
 from planner.models.joint.joint_solution import EPS, JointPlan
 from planner.models.joint.shapes.blocks_by_site import Shape

@@ -25,7 +25,7 @@ from planner.models.joint.time_bounds import EPS
 from planner.models.sites.site_rules import max_campus_modules, max_site_modules, max_sites
 from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
 from planner.models.sites.split_model import RULES, build
-from planner.physics.network import fabric_designs
+from planner.physics.network import fabric_cost, fabric_designs
 from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
@@ -60,7 +60,7 @@ class Sites:
 
     def __post_init__(self) -> None:
         self.data: SplitData = gather(self.instance, self.request)
-        self.gpu_fabric_usd = fabric_designs.min_fabric(self.instance.network).usd
+        self.gpu_fabric_usd = fabric_cost.min_fabric(self.instance.network).usd
         self.fibre = FibreDesigns(data=self.data, seed=self.seed)
 
     @property
@@ -189,7 +189,7 @@ class Sites:
         """Bound the racks of any site choice with `rails` GPUs of each cabled, at the cheapest links and fibre."""
         if rails in self.most:
             return self.most[rails]
-        h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_designs.min_uplinks(self.instance, rails)
+        h, each, uplinks = self.data.hardware, self.data.module_racks, fabric_cost.min_uplinks(self.instance, rails)
         most = max_campus_modules(self.data, RULES.values())
         joined_racks = fabric_designs.max_joined_racks(self.instance, rails)
         at_site = min(most, fabric_designs.joined_modules(self.instance, joined_racks))
@@ -241,7 +241,7 @@ class Sites:
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound from below a site choice's power in MW of a rack's fabric, `rails` GPUs cabled, if it counts."""
-        return rails * fabric_designs.min_fabric(self.instance.network).mw if self.data.counts_power else 0.0
+        return rails * fabric_cost.min_fabric(self.instance.network).mw if self.data.counts_power else 0.0
 
     @property
     def fabric_usd_per_mw(self) -> float:

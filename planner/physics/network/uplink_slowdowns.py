@@ -1,4 +1,4 @@
-"""Slowdowns of traffic by the links of a fabric that it shares, and the WAN gateway between sites.
+"""Slowdowns of traffic by the uplinks of a fabric that it shares, with the exchange between sites too.
 
 A link slows flows as many times as more of them cross it, over their rates, than it carries: its load. Sends and rings
 are each timed by their own, and by the sum where they may meet.
@@ -10,62 +10,24 @@ the same way: so long they load the uplinks below it, of which sends and rings s
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from operator import mul
 
 import numpy as np
 
-from planner.instance.network import Wan
 from planner.physics import Num
 from planner.physics.network.clos_fabric import BLOCKS, Design
-from planner.physics.site.wan import wavelengths
-from planner.physics.site.wan_exchange import need_gbps
-from planner.plan.plan_sections import Link, WanPlan
 
 
 @dataclass(frozen=True, slots=True)
 class FreeUplinks:
-    """Shares of a leaf's, pod's and zone's uplinks that traffic between sites leaves free; below 0 it does not fit."""
+    """Shares of a leaf's, pod's and zone's uplinks that the exchange of sites leaves free; below 0 it does not fit."""
 
     leaf: float = 1.0
     pod: float = 1.0
     zone: float = 1.0
-
-
-def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
-    """Compute the Gb/s, each way, of the wavelengths at a site's WAN gateway: as designed, else by its links."""
-    # By the design the sum over routes that end there, each at the larger of its rate and its backup's, in whole
-    # wavelengths; traffic that only passes by is not counted.
-    if design is None:
-        return math.fsum(link.capacity_gbps for link in links if site in (link.a, link.b))
-    ending = (demand for demand in design.demands if site in (demand.a, demand.b))
-    rates = (max(route.gbps, route.backup_gbps or 0.0) for demand in ending for route in demand.routes)
-    return wavelengths(wan, math.fsum(rates)) * wan.wavelength_gbps
-
-
-def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
-    """Count the WAN gateway ports of each of `networks` networks for a site's traffic: ceil(its rate / a port's)."""
-    return math.ceil(gbps / networks / port_gbps * (1 - 1e-12))
-
-
-def exchange_gbps(
-    wan: Wan,
-    links: Iterable[Link],
-    design: WanPlan | None,
-    site: str,
-    training: Collection[str],
-    exchange: tuple[float, float],
-) -> float:
-    """Return the Gb/s, each way, of a site's gradients at its gateway: as designed, else of bytes and seconds."""
-    if site not in training:
-        return 0.0
-    if design is not None:
-        sync = (need.requested_gbps for need in design.demands if need.priority == 0 and site in (need.a, need.b))
-        return math.fsum(sync) / wan.headroom_factor
-    own = (link for link in links if site in (link.a, link.b) and {link.a, link.b} <= set(training))
-    return math.fsum(need_gbps(*exchange, wan.round_trips * link.rtt_ms / 1e3) for link in own)
 
 
 def free_uplinks(design: Design, gbps: float, *stage_shares: float) -> FreeUplinks:
@@ -100,7 +62,7 @@ def uplink_loads(
 
 
 def slowdowns(transport_slowdown: float, loads: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the slowdowns of pipeline sends and all-reduces: the transport's times the largest of their loads or 1."""
+    """Return the slowdowns of sends and all-reduces by uplinks: the transport's times the largest load, or 1."""
     send, ring = (transport_slowdown * max(1.0, *(load[kind] for load in loads.values())) for kind in (0, 1))
     return send, ring
 
@@ -108,7 +70,7 @@ def slowdowns(transport_slowdown: float, loads: Mapping[str, tuple[float, float]
 def shared_links(
     transport_slowdown: float, loads: Mapping[str, tuple[float, float]]
 ) -> dict[str, tuple[float, float, float]]:
-    """Return transport slowdowns of a GPU's NIC and of uplinks with any load: of sends, of rings, and of both together.
+    """Return the slowdowns of a GPU's NIC and of loaded uplinks: of sends, of rings, and of both together.
 
     Flows share a link evenly whatever they carry (max-min fairness: Bertsekas and Gallager 1992, Data Networks,
     section 6.5.2), so that their loads add. On its NIC a GPU has one flow of each.
@@ -119,7 +81,7 @@ def shared_links(
 
 
 def wait_for_others(own_seconds: Num, slowdown: Num, other_seconds: Num) -> Num:
-    """Compute the seconds of slowdown of a flow because other traffic is on its links when it starts.
+    """Compute the seconds by which other traffic on its uplinks slows a flow down when it starts.
 
     `own_seconds` at the NIC's ideal rate; the others take `other_seconds` alone, at their `slowdown`. On a link that
     both share evenly (`shared_links`) the flow waits for as much of the others as it brings itself, in the time that

@@ -1,4 +1,4 @@
-"""Candidate dragonflies and dragonflies+: groups of leaves joined two by two, links as `physics.dragonfly` counts them.
+"""Templates of dragonflies and dragonflies+: groups of leaves joined two by two, links as physics counts them.
 
 A group is a pod of rails and leaf domains. Of routers, b links join two of a group and m two groups; under spines a
 leaf has u uplinks in bundles of b. More links between groups cost more and slow traffic less, so all numbers that the
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Ints, pareto_front
-from planner.models.fabric.site_mode import BELOW, Prices, SiteMode, members, times
+from planner.models.fabric.site_mode import BELOW, Prices, SiteMode, times
 from planner.models.fabric.site_traffic import SHARES, LeafLoads
-from planner.models.fabric.trees import divisors, pod_sizes
+from planner.models.fabric.template_table import ArrayTable, DesignTable, Ints, members, pareto_front
+from planner.models.fabric.tree_templates import divisors, pod_sizes
 from planner.physics.network.dragonfly import assured_links, exchanged_links
 from planner.physics.network.dragonfly import part_sizes as parts_of
 
@@ -25,7 +25,7 @@ SHAPES_AT_A_TIME = 16  # those of the least price first: one, two, and so on, up
 
 
 class Groups(NamedTuple):
-    """Groups of a dragonfly, of `rails` rails of `width` leaf domains: how many, and the leaves, or routers, of one."""
+    """The groups of some dragonfly templates: racks of a domain, rails, domains, how many, and the leaves of each."""
 
     domain: int
     rails: int
@@ -36,7 +36,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ways(ArrayTable):
-    """Ways to wire a dragonfly: uplinks of a leaf (0: routers), bundle, and links between two groups."""
+    """The ways to wire dragonfly templates: uplinks of a leaf (0: routers), bundle, and links between two groups."""
 
     up: Ints
     bundle: Ints
@@ -44,7 +44,7 @@ class Ways(ArrayTable):
 
 
 def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield tables of the dragonflies of leaf domains that may beat the templates so far, the least price first."""
+    """Yield tables of the dragonfly templates of leaf domains that may beat those so far, the least price first."""
     # The groups that ports allow: racks of the domain, rails and domains of a group. Under valiant all; on shortest
     # paths the fewest of each count.
     valiant, most = s.network.group_routing == "valiant", max(s.ports, s.spine_ports)

@@ -1,4 +1,4 @@
-"""Tables of fabric designs (templates): joined, limited in price, and reduced to those that no other design beats."""
+"""Tables of fabric templates: joined, limited in price, and reduced to those that no other template beats."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,18 @@ COUNTS = (  # of a design, under its names
 )  # fmt: skip
 KEY = ("mode", "domain", *COUNTS, "spine_model", "core_model", "stripes")
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
+TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 AT_A_TIME = 256  # rows compared with one another
 AT = {name: i for i, name in enumerate(KEY)}
 
 
 class ArrayTable:
-    """A table as arrays of equal length, one entry a row, as of fabric designs; subclasses are slotted dataclasses."""
+    """A table as arrays of equal length, one entry a row, as of templates; subclasses are slotted dataclasses."""
 
     __slots__: tuple[str, ...] = ()
 
     def part(self, which: Flags | Ints | slice) -> Self:
-        """Return a table of the rows of this design table that an index, mask or slice selects."""
+        """Return a table of the rows of this template table that an index, mask or slice selects."""
         return type(self)(*[getattr(self, name)[which] for name in self.__slots__])
 
     __getitem__ = part
@@ -37,13 +38,13 @@ class ArrayTable:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Join design tables of one type into one, row after row; at least one table is given."""
+        """Join template tables of one type into one, row after row; at least one table is given."""
         return cls(*(np.concatenate([getattr(x, name) for x in parts]) for name in cls.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class DesignTable(ArrayTable):
-    """The fabric designs (templates) of a number of blocks that no other beats in slowdowns, price and power."""
+    """The table of fabric templates of a number of blocks that no other beats in slowdowns, price and power."""
 
     send: Floats
     allreduce: Floats
@@ -52,7 +53,7 @@ class DesignTable(ArrayTable):
     key: Ints  # columns `KEY`: zero where the template has no such tier
 
     def within(self, limits: Limits, max_mw: float = math.inf) -> Self:
-        """Return the designs of a table within limits on price in USD and slowdowns, and a limit on power in MW."""
+        """Return the templates of a table within limits on price in USD and slowdowns, and a limit on power in MW."""
         max_usd, (send, allreduce) = limits
         fits = (self.usd <= max_usd) & (self.send <= send) & (self.allreduce <= allreduce) & (self.mw <= max_mw)
         return self if fits.all() else self.part(fits)
@@ -63,7 +64,7 @@ NO_OPTIONS = DesignTable(EMPTY, EMPTY, EMPTY, EMPTY, np.empty((0, len(KEY)), dty
 
 
 def pareto_front(points: Floats) -> Ints:
-    """Return the rows of a table that none matches or beats in all columns, of equal ones the first, columns rising."""
+    """Return the rows of a template table that none matches or beats in all columns, of equal ones the first."""
     order = np.lexsort(points.T[::-1])
     front = order[:0]
     for at in range(0, len(order), AT_A_TIME):
@@ -76,7 +77,6 @@ def pareto_front(points: Floats) -> Ints:
 
 
 def _no_worse(these: Floats, those: Floats) -> Flags:
-    """Return a matrix of which rows of one table are no worse in any column than each row of another."""
     found = np.ones((len(these), len(those)), dtype=bool)
     for column in range(these.shape[1]):
         found &= these[:, column, None] <= those[:, column]
@@ -84,7 +84,7 @@ def _no_worse(these: Floats, those: Floats) -> Flags:
 
 
 def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
-    """Join design tables and drop designs that another beats or equals in slowdowns, price and, if it counts, power."""
+    """Join template tables without those templates that another matches in slowdowns, price and, if wanted, power."""
     # The cheapest come first; where power does not count it still decides between entries of one price. Of entries that
     # are alike in all the one with the fewest stripes, then of fewer tiers, the first mode and the largest leaf domain
     # stays.
@@ -96,8 +96,14 @@ def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
     return x.part(np.sort(pareto_front(np.stack([*scarce, x.send, x.allreduce], axis=1))))
 
 
+def members(sizes: Ints) -> tuple[Ints, Ints]:
+    """Return for each row of a template table, by groups of some sizes, its group, and its place in the group."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
 class DominanceTest:
-    """A dominance test of a design table: whether a design is no slower for no more money, and power if it counts."""
+    """A dominance test of a template table: whether a template is no slower for no more money, and power if asked."""
 
     def __init__(self, x: DesignTable, *, power_counts: bool) -> None:
         # Tables over all pairs of slowdowns of sends and allreduces hold the cheapest template with at most these, and
@@ -118,14 +124,14 @@ class DominanceTest:
             self.best.append((usd[grid], mw[grid]))
 
     def keeping(self, send: Any, allreduce: Any) -> Iterator[tuple[Floats, Floats]]:
-        """Yield the least price of designs with at most such slowdowns, and its power; then of those of least power."""
+        """Yield the least price of a table's templates with at most such slowdowns, with power; then of least power."""
         i = np.searchsorted(self.sends, send, side="right") - 1
         j = np.searchsorted(self.allreduces, allreduce, side="right") - 1
         for usd, mw in self.best:
             yield usd[i, j], mw[i, j]
 
     def beats(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
-        """Return which slowdowns some design of the table keeps for at most such a price, and power where it counts."""
+        """Return which slowdowns a template of the table keeps for at most such a price, and power where it counts."""
         found: Any = False
         for own_usd, own_mw in self.keeping(send, allreduce):
             found = found | ((own_usd <= usd) & (own_mw <= mw) if self.power_counts else own_usd <= usd)

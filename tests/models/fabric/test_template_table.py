@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.models.fabric import design_table as tables
-from planner.models.fabric.design_table import AT, KEY, DesignTable, DominanceTest
+from planner.models.fabric import template_table as tables
+from planner.models.fabric.template_table import AT, KEY, DesignTable, DominanceTest
 
 Entry = tuple[float, float, float, float, int]  # slowdowns of sends and all-reduces, dollars, MW, stripes
 

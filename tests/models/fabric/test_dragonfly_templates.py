@@ -25,11 +25,10 @@ from fabric_zone_cases import require_cheapest
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import FabricRequest
-from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.site_traffic import FabricRequest, SiteTraffic
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.fabric_designs import bill
-from planner.physics.network.transport import slowdowns, uplink_loads
+from planner.physics.network.fabric_cost import bill
+from planner.physics.network.uplink_slowdowns import slowdowns, uplink_loads
 
 
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:

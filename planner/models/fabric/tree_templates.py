@@ -1,4 +1,4 @@
-"""Fabric trees: a single switch, pods of all leaf domains, pods of some, and pods in zones that super-spines join.
+"""Templates of fabric trees: a single switch, pods of all leaf domains, pods of some, and zones that super-spines join.
 
 Of pods of some domains what leaves a pod is counted as what leaves a leaf.
 
@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, pareto_front, undominated
-from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, Trees, members
+from planner.models.fabric import template_table as tables
+from planner.models.fabric.site_mode import BELOW, SiteMode, Trees
 from planner.models.fabric.site_traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, LeafLoads
-from planner.physics.network.fabric_designs import by_reach, spare_ports
+from planner.models.fabric.template_table import TOLERANCE, ArrayTable, DesignTable, Flags, members, pareto_front
+from planner.physics import Floats, Ints
+from planner.physics.network.fabric_cost import by_reach
+from planner.physics.network.fabric_designs import spare_ports
 
 NONE = 1 << 40  # core boxes where there is no way to wire them: above any count
 MOST_TOPS = 4096  # sets of spines and cores over pods of all leaf domains that are kept
@@ -41,7 +44,7 @@ def _divisors(count: int, most: int) -> Ints:
 
 
 def divisors(counts: Ints, most: int) -> tuple[Ints, Ints]:
-    """Return the divisors up to `most` of each count, ascending, as of bundles or positions: place of each, and all."""
+    """Return the divisors up to `most` of each count, ascending, as tree templates' bundles: place of each, and all."""
     kinds, own = np.unique(counts, return_inverse=True)
     found = [_divisors(count, most) for count in kinds.tolist()]
     number = np.array([len(each) for each in found], dtype=np.int64)
@@ -51,13 +54,13 @@ def divisors(counts: Ints, most: int) -> tuple[Ints, Ints]:
 
 
 def spine_bundles(s: SiteMode) -> list[int]:
-    """List the bundles of a tree's spine uplinks: single links, which fill cores best, unless pins ask for others."""
+    """List the bundles of tree templates' spine uplinks: single links, which fill cores best, unless pinned."""
     down = s.pins.get("core_down_ports", 1)
     return [s.pins["spine_bundle"]] if "spine_bundle" in s.pins else [b for b in range(1, down + 1) if down % b == 0]
 
 
 def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
-    """Count the fewest boxes of a tree's top tier, at least `fewest`, for `positions` positions of `taken` ports."""
+    """Count the fewest boxes of tree templates' top tier, at least `fewest`, for positions of `taken` ports."""
     # The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
     ports = s.core_ports
     boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
@@ -69,12 +72,12 @@ def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Int
 
 
 def part_sizes(items: int) -> Ints:
-    """Return the sizes ceil(items / parts) of a tree's pods, once each: no smaller size makes as few parts."""
+    """Return the sizes ceil(items / parts) of tree templates' pods, once each: no smaller size makes as few parts."""
     return np.unique(-(-items // np.arange(1, items + 1, dtype=np.int64)))
 
 
 def pod_sizes(s: SiteMode, items: int, pin: str, *, all_sizes: bool = False) -> Ints:
-    """List the sizes of a tree's pod in rails, or leaf domains: the fewest for each count of pods, or every number."""
+    """List the sizes of tree templates' pods in rails, or leaf domains: the fewest for each count of pods, or all."""
     # Where the ports down of a spine are pinned, every divisor of these.
     wanted, down = s.pins.get(pin), s.pins.get("spine_down_ports")
     sizes = np.arange(1, items + 1) if all_sizes or down or wanted else part_sizes(items)
@@ -82,7 +85,7 @@ def pod_sizes(s: SiteMode, items: int, pin: str, *, all_sizes: bool = False) -> 
 
 
 def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]:
-    """Join leaves of trees to the spines of their pods in every way that ports and pins allow.
+    """Join the leaves of tree templates to the spines of their pods in every way that ports and pins allow.
 
     Return the row of each way, the trees with the fewest uplinks of a spine, which the core share and the ratio ask
     for, and the most. A pod has at least the spines that survive the loss of one, where the network requires that.
@@ -106,7 +109,7 @@ def wirings(s: SiteMode, x: Trees, *, room: int = 1) -> tuple[Ints, Trees, Ints]
 
 
 def single(s: SiteMode) -> list[DesignTable]:
-    """Return the tree of one tier: a single switch in each network, where it takes every GPU."""
+    """Return the tree template of one tier: a single switch in each network, where it takes every GPU."""
     m, racks, pins = s.mode, s.racks, s.pins
     ends = racks * m.rails * m.rail_gpus
     taken = -(-(ends + spare_ports(ends, s.network.spares)) // m.split)
@@ -119,7 +122,7 @@ def single(s: SiteMode) -> list[DesignTable]:
 
 
 def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the trees of two and three tiers whose pods hold all leaf domains that may beat the templates so far."""
+    """Yield the tree templates of two and three tiers whose pods hold all leaf domains that may beat those so far."""
     domain, up = s.worthwhile_uplinks(domains, leaves)
     each = np.unique(domain)
     if not len(each):
@@ -208,7 +211,7 @@ def _three_tiers(s: SiteMode, x: Trees, high: Ints, *, cheapest: bool) -> Iterat
 
 
 def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the trees of three tiers with pods of some domains that may beat the templates so far."""
+    """Yield the tree templates of three tiers with pods of some domains that may beat the templates so far."""
     # Leaves with some uplinks are a case; it must cost less than the templates that are no slower than its leaves.
     domain, up = s.worthwhile_uplinks(domains, leaves, tiers=3)
     if not len(domain):
@@ -254,7 +257,7 @@ def with_some_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator
 
 
 class Cases(NamedTuple):
-    """Leaves of trees with some uplinks (rows) under numbers of stripes (columns): slowdowns, and USD worth paying."""
+    """Leaves of tree templates with some uplinks (rows) under stripes (columns): slowdowns, and USD worth paying."""
 
     send: Floats
     allreduce: Floats
@@ -263,7 +266,7 @@ class Cases(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodBounds(ArrayTable):
-    """Pods of trees with some of the leaf domains, over leaves with some uplinks, and the least that they cost."""
+    """Pods of tree templates with some leaf domains, over leaves with some uplinks, and the least that they cost."""
 
     case: Ints
     trees: Trees
@@ -321,7 +324,7 @@ def _with_pods(s: SiteMode, x: PodBounds, cases: Cases, leaves: LeafLoads) -> li
 
 @dataclass(frozen=True, slots=True)
 class ZoneRows(ArrayTable):
-    """Shapes of pods and zones of trees of four tiers, with leaf uplinks and bundles, and the least that each costs."""
+    """Shapes of pods and zones of four-tier tree templates, leaf uplinks and bundles, and the least that each costs."""
 
     trees: Trees  # with the fewest uplinks of a spine, and no cores yet
     high: Ints  # most uplinks of a spine
@@ -332,7 +335,7 @@ class ZoneRows(ArrayTable):
 
 
 def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:
-    """Yield the templates of four tiers of leaf domains that may beat those found so far, one size after another."""
+    """Yield the tree templates of four tiers of leaf domains that may beat those so far, one size after another."""
     every_domain, every_up = s.worthwhile_uplinks(domains, leaves, tiers=4)
     for domain in dict.fromkeys(every_domain.tolist()):
         ups = every_up[every_domain == domain]
@@ -361,7 +364,7 @@ def with_zones(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[D
                     s.tick()
                     some = rows.part(at[worth & (at == i)])
                     _, trees = _with_tops(s, replace(some.trees, spine_up=v[worth & (at == i)]), some.floor, every=True)
-                    parts.append(undominated([_zone_table(s, trees, n)], power_counts=s.power_counts))
+                    parts.append(tables.undominated([_zone_table(s, trees, n)], power_counts=s.power_counts))
                 continue
             slow = np.stack(s.leaf_crossing(domain, ups, s.loads.at(n, rows.trees.domain[:1]))[:2], axis=1).tolist()
             targets = {(a * x, b * y) for (a, b), (x, y) in product(product(FACTORS, FACTORS), slow)}

@@ -14,11 +14,10 @@ from fabric_zone_cases import FAMILIES, require_cheapest
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models import FabricRequest
-from planner.models.fabric import trees
-from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest
+from planner.models.fabric import tree_templates
 from planner.models.fabric.site_mode import SiteMode
-from planner.models.fabric.site_traffic import SiteTraffic
+from planner.models.fabric.site_traffic import FabricRequest, SiteTraffic
+from planner.models.fabric.template_table import AT, NO_OPTIONS, DominanceTest
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports")
@@ -119,15 +118,15 @@ def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tu
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
     s.front = DominanceTest(NO_OPTIONS, power_counts=False)
     leaves = s.loads.leaves(np.array([domain]), s.stripes, 0.0, s.tick)
-    rows = trees._zone_rows(s, domain, np.arange(1, s.uplinks(domain) + 1), leaves.loads[0])
+    rows = tree_templates._zone_rows(s, domain, np.arange(1, s.uplinks(domain) + 1), leaves.loads[0])
     for n in s.stripes.tolist():
         leaf = s.loads.at(n, np.array([domain]))[0]
         for up in range(1, s.uplinks(domain) + 1):
             slow = [float(x) for x in s.leaf_crossing(domain, up, leaf)[:2]]
-            for factors in draw.sample(list(itertools.product(trees.FACTORS, trees.FACTORS)), 5):
+            for factors in draw.sample(list(itertools.product(tree_templates.FACTORS, tree_templates.FACTORS)), 5):
                 target = slow[0] * factors[0], slow[1] * factors[1]
                 each = (rows.part(np.array([k])) for k in range(len(rows.usd)))
-                found = [float(x.usd[0]) for r in each for x in trees._keeping(s, r, target, n)]
+                found = [float(x.usd[0]) for r in each for x in tree_templates._keeping(s, r, target, n)]
                 if found:
                     yield target, min(found)
 
@@ -135,8 +134,8 @@ def by_loops(draw: random.Random, s: SiteMode, domain: int) -> Iterator[tuple[tu
 @pytest.mark.parametrize("seed", range(4))
 def test_no_four_tiers_at_a_target_are_missing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cheapest four tiers at a target, by plain loops, are beaten or equalled by a template."""
-    r, tall, build = random.Random(seed), list[SiteMode](), trees.with_zones
-    monkeypatch.setattr(trees, "with_zones", lambda s, *sizes: tall.append(s) or build(s, *sizes))
+    r, tall, build = random.Random(seed), list[SiteMode](), tree_templates.with_zones
+    monkeypatch.setattr(tree_templates, "with_zones", lambda s, *sizes: tall.append(s) or build(s, *sizes))
     i = instance(r.choice([1, 2]), switch(r.choice([3, 4]), r.choice([1e5, 333.33])), max_tiers=4)
     traffic = SiteTraffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
     t = templates(i)
