@@ -11,6 +11,7 @@ from typer import Argument, Exit
 import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
+from planner.cluster.hostlists import fold_names, read_hosts
 from planner.errors import InputError, hint
 from planner.files import read_json, read_text
 from planner.solvers.signals import uninterrupted
@@ -19,13 +20,14 @@ from planner.units import counted
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from planner.cluster import Job, Placement
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
     from planner.plan.certificate import Certificate
     from planner.scheduling.cluster_changes import Move, Running
-    from planner.scheduling.cluster_session import Cluster
+    from planner.scheduling.warm_cluster import Cluster
 
 
-# Names of the formats of `planner.formats.cluster_files`, here too so that a command's help loads no writer.
+# Names of the formats of `planner.formats.placed_job`, here too so that a command's help loads no writer.
 PLACED_FORMATS = ("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano")
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
@@ -87,8 +89,10 @@ def place(
 ) -> None:
     """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
-        from planner.formats.cluster_files import WRITERS, topology_note, topology_of
-        from planner.scheduling.cluster_changes import opened, replace_in_files
+        from planner.formats.cluster_files import topology_note, topology_of
+        from planner.formats.placed_job import WRITERS
+        from planner.scheduling.cluster_changes import replace_in_files
+        from planner.scheduling.warm_cluster import opened
 
     console.require_choice("--format", form, PLACED_FORMATS)
     job, running, by_step = given.job, given.running, search.objective != "locality"
@@ -99,15 +103,18 @@ def place(
     _require_one_job(job, given.nodes, given.mesh)
     if by_step and given.gpus_per_node is not None:
         raise InputError("--gpus-per-node: --objective step-time places whole racks; leave it out")
-    from planner.cluster import mesh_job, read_hosts, read_job
+    from planner.cluster.job import mesh_job, read_job
 
     if job is None:
         wanted: Job | Path = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node)
     else:  # by step time it is a plan, read whole
         wanted = job if by_step else read_job(job, given.gpus_per_node)
     text = read_text(given.topology)
-    read = topology_of(text, given.topology, keys=given.label or (), name=given.topology_name)
-    cluster, busy, note = opened(read, read_hosts(given.busy, "--busy"), given.state)
+    cluster, busy, note = opened(
+        topology_of(text, given.topology, keys=given.label or (), name=given.topology_name),
+        read_hosts(given.busy, "--busy"),
+        given.state,
+    )
     notes = [f"{path}: {of}" for path, of in ((given.topology, topology_note(text)), (given.state, note)) if of]
     print(*notes, sep="\n", end="\n" if notes else "", file=sys.stderr)
     if running is not None:
@@ -199,9 +206,10 @@ class ClusterInUse:
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster of a command from its topology file, and the jobs that run on it."""
-        from planner.cluster import Placement, read_hosts
+        from planner.cluster.placement import Placement
         from planner.formats.cluster_files import read_running, read_topology
-        from planner.scheduling.cluster_changes import Running, opened, own_placement
+        from planner.scheduling.cluster_changes import Running, own_placement
+        from planner.scheduling.warm_cluster import opened
 
         busy = read_hosts(self.busy, "--busy")
         cluster, taken, _ = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
@@ -266,7 +274,7 @@ def preempt(
     as_json: AsJson = False,
 ) -> None:
     """Choose which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
-    from planner.cluster import fold_names, mesh_job, read_job
+    from planner.cluster.job import mesh_job, read_job
     from planner.scheduling.cluster_changes import preempt as solve
 
     _require_one_job(job, nodes, mesh)
@@ -290,7 +298,7 @@ def resize(
     as_json: AsJson = False,
 ) -> None:
     """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
-    from planner.cluster import fold_names, mesh_job
+    from planner.cluster.job import mesh_job
     from planner.scheduling.cluster_changes import own_placement
     from planner.scheduling.cluster_changes import resize as solve
 
@@ -318,7 +326,7 @@ def queue(
     as_json: AsJson = False,
 ) -> None:
     """Place queued jobs together, in queue order, with the fewest split groups; list the jobs that must wait."""
-    from planner.cluster import fold_names, read_job
+    from planner.cluster.job import read_job
     from planner.scheduling.cluster_changes import place_queue
 
     cluster, _ = files.opened()

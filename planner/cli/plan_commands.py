@@ -19,7 +19,8 @@ from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import exists, read_json, read_text, write_atomically
 from planner.plan.plan_files import kind_of, read_plan
-from planner.solvers.signals import Deadline, ending_searches, interrupted
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import ending_searches, interrupted
 from planner.units import aligned, counted, few, memory, money
 
 if TYPE_CHECKING:
@@ -396,7 +397,8 @@ def compare(
 
 def kept_types() -> "dict[str, type[BaseModel]]":
     """Return the types of the files that users keep, by kind."""
-    from planner.cluster import Job, Placement
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
     from planner.instance.instance import Instance
     from planner.plan.plan import Plan
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
-from planner.formats.yaml_text import RecipeText
+from planner.formats.recipe_text import RecipeText
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.workload import RECOMPUTE_MODULES
 

@@ -9,21 +9,22 @@ from typing import Any
 from pydantic import Field
 
 from planner.argument_ranges import bounded
-from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
-from planner.errors import InputError, hint
+from planner.cluster.hostlists import fold_names, read_hosts
+from planner.cluster.job import Job, Slot, read_job
+from planner.cluster.placement import Placement
+from planner.errors import InputError
 from planner.files import read_json
-from planner.formats.cluster_files import placement_of, read_states, read_topology
+from planner.formats.cluster_files import placement_of
 from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
-from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, count_to_reach
+from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, Unit, count_to_reach
 from planner.plan.certificate import Certificate
-from planner.scheduling import cluster_session as session
-from planner.scheduling.cluster_session import Cluster, Unit, options_of
+from planner.scheduling import warm_cluster as session
+from planner.scheduling.warm_cluster import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
-from planner.units import few
 
 Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
 Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
@@ -89,7 +90,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
         raise InputError("queue: has no job; give one or more")
-    counted = [session.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
+    counted = [problems.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
     own, units, leaves = [each.q for each in counted], counted[0].units, counted[0].q.leaves
     admitted, reasons, left, size = list[int](), list[str](), own[0].free, jobs[0].segment_nodes
     for i, part in enumerate(own):
@@ -127,7 +128,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
         # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
         alone = changed(bounded_packing(own[i], Packing(whole=whole, split=split)), **effort)
-        own_units = session.Counted(own[i], units, counted[i].level)
+        own_units = problems.Counted(own[i], units, counted[i].level)
         placements.append(session.placement(cluster, jobs[i], own_units, alone, seed))
         units = [free[count:] for free, count in zip(units, problems.used(own[i], alone.packing), strict=True)]
         first = mine.stop
@@ -387,9 +388,9 @@ def _mended(
     level, found = _level(job), job.levels
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-        trees = [session.only(cluster, problem, {tree}) for tree in range(cluster.trees)]
+        trees = [problems.only(cluster.leaves, problem, {tree}) for tree in range(cluster.trees)]
         # Where nobody stays, any tree will do.
-        problem = session.only(cluster, problem, homes) if homes else max(trees, key=lambda tree: tree.free)
+        problem = problems.only(cluster.leaves, problem, homes) if homes else max(trees, key=lambda tree: tree.free)
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     solution, reason, by_rank = changes.repair(problem.leaves, groups, options), "", dict[int, str]()
     outcome: Outcome[Any] = Outcome(stop=Stop.PROVED, infeasible=True) if solution is None else solution.outcome()
@@ -441,31 +442,6 @@ def _mended(
     )
     moves = tuple(Move(job=job.name, rank=rank, old=old, new=new) for rank, old, new in steps)
     return Mended(placement=placed, moves=moves)
-
-
-def opened(
-    topology: Cluster | Topology | str | Path,
-    busy: Iterable[str] | str,
-    state: str | Path | None,
-    only: Iterable[str] | str | None = None,
-) -> tuple[Cluster, list[str], str | None]:
-    """Return a cluster; nodes to leave out too: `busy`, those taken by the `state` file, all but `only`; its note."""
-    if isinstance(topology, (str, Path)):
-        topology = read_topology(Path(topology))
-    cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
-    taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
-    if state is not None:
-        states, known = read_states(state), cluster.leaf_of.keys()
-        if strange := sorted((states.free | states.busy | states.down) - known):
-            are = "is no node" if len(strange) == 1 else "are no nodes"
-            listed = few([repr(node) for node in strange])
-            raise InputError(f"{state}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
-        taken.extend(sorted(known - states.free))  # those not listed are down
-        note = states.note
-    if only is not None:
-        own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
-        taken.extend(node for node in cluster.leaf_of if node not in own)
-    return cluster, taken, note
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:

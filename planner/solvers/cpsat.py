@@ -15,9 +15,9 @@ from ortools.sat.python import cp_model
 
 from planner.solvers import highs, signals
 from planner.solvers.highs import HighsModel
+from planner.solvers.model_files import begin_cpsat, end
 from planner.solvers.outcome import Floats, Outcome, Stop, Values, believed, run_twice
-from planner.solvers.progress import begin_cpsat, end
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 SOLVER = f"CP-SAT {version('ortools')}"
 

@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import InputError
+from planner.solvers.model_files import begin_highs, end, models_wanted, write_highs
 from planner.solvers.outcome import TOLERANCE, Floats, Outcome, Stop, Values, believed, run_twice
-from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
-from planner.solvers.signals import Deadline, asked_to_end, interrupted, interruptible
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import asked_to_end, interrupted, interruptible
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 

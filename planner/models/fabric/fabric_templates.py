@@ -45,7 +45,7 @@ from planner.physics.network.clos_fabric import Design
 from planner.physics.network.fabric_designs import RackPorts, bill, design_for, same_ports, switch_usd
 from planner.physics.network.locality import domain_racks, exchange_bound, lower_bound_split
 from planner.simulation.flow_times import transport_slowdown_of
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 from planner.units import counted
 
 # Of the templates of one kind of fabric (trees, dragonflies, four tiers) with leaf domains of some sizes.

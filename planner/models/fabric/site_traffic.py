@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cluster import fold, width
+from planner.cluster.hostlists import fold, width
 from planner.models.fabric.design_table import Flags, Floats, Ints, pareto_front
 from planner.physics.network.clos_fabric import Design
 from planner.physics.recovery import min_spares

@@ -30,7 +30,7 @@ from planner.physics.training.layer_time import LayerTimes, days_of
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import SHAPE_FIELDS
 from planner.plan.certificate import Status
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 if TYPE_CHECKING:
     from planner.models.joint.site_choice import Sites

@@ -31,7 +31,7 @@ from planner.physics.site.wan import SiteFibre, assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, UnansweredError, Values
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 MANY_RACKS = 1_000_000_000  # more than any site has
 MANY_MODULES = 2000  # from which on the relaxation bounds the modules in use

@@ -19,7 +19,7 @@ from planner.models.fabric import trees
 from planner.models.fabric.design_table import AT, NO_OPTIONS, DominanceTest
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import SiteTraffic
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 
 PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports")
 

@@ -58,7 +58,7 @@ from planner.physics.training.parallel_strategy import layout_values
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
 from planner.solvers import signals
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 
 FREE = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
 
