@@ -87,7 +87,7 @@ def place(
     output: console.InsteadOfStdout = None,
     log: console.Log = None,
 ) -> None:
-    """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
+    """Print the free nodes that one job takes, by the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
         from planner.formats.cluster_files import topology_note, topology_of
         from planner.formats.placed_job import WRITERS
@@ -147,7 +147,7 @@ def place(
 
 
 def placement_summary(placement: "Placement") -> str:
-    """Write the figures of a cluster placement, with their bounds, on one line."""
+    """Write the figures of a command's placement, with their bounds, on one line."""
     levels = ", ".join(
         f"{one.value} {' '.join(SINGULAR.get(x, x) if one.value == 1 else x for x in one.name.split())} "
         f"({'bound' if one.name in placement.certificate.minimizes else 'not searched, at least'} {one.bound})"
@@ -273,7 +273,7 @@ def preempt(
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
+    """Print which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
     from planner.cluster.job import mesh_job, read_job
     from planner.scheduling.cluster_changes import preempt as solve
 
@@ -297,7 +297,7 @@ def resize(
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
+    """Print the nodes by which a running job grows or shrinks its data parallelism; the ranks that stay do not move."""
     from planner.cluster.job import mesh_job
     from planner.scheduling.cluster_changes import own_placement
     from planner.scheduling.cluster_changes import resize as solve
@@ -325,7 +325,7 @@ def queue(
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Place queued jobs together, in queue order, with the fewest split groups; list the jobs that must wait."""
+    """Print nodes for queued jobs, placed together in order with the fewest split groups, and the jobs that wait."""
     from planner.cluster.job import read_job
     from planner.scheduling.cluster_changes import place_queue
 

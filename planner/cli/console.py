@@ -129,7 +129,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 @contextmanager
 def showable_plan(path: Path) -> Iterator["Plan"]:
-    """Read a plan for a command to show; where that fails, InputError with a rule that the plan breaks, if it does."""
+    """Read the plan that a command shows; where that fails, InputError with a rule that the plan breaks, if it does."""
     plan = read_plan(path)
     try:
         yield plan

@@ -22,24 +22,24 @@ _PLAIN = re.compile(r"[^\s,\[\]]*")
 
 
 def width(racks: int) -> int:
-    """Return the number of digits of a site's largest rack number, racks being numbered from 0."""
+    """Return the digits of a rack's number in a hostlist: those of the site's largest, racks being numbered from 0."""
     return len(str(max(racks - 1, 0)))
 
 
 def fold(numbers: Iterable[int], digits: int = 1) -> str:
-    """Write rack numbers as a hostlist in their order, ascending runs as first-last; nothing for no racks."""
+    """Write rack numbers as a Slurm hostlist in their order, ascending runs as first-last; nothing for no racks."""
     return fold_names(f"{PREFIX}{number:0{digits}d}" for number in numbers)
 
 
 def parse(text: str) -> list[int]:
-    """Read a hostlist of rack numbers in its order. ValueError: the text is none, or a range falls."""
+    """Read a Slurm hostlist of racks into their numbers, in its order. ValueError: it is none, or a range falls."""
     if text and _RACKS.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
     return [int(name.removeprefix(PREFIX)) for name in expand(text)]
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """Write node names as a hostlist in their order; neighbours that differ in the last number share one bracket."""
+    """Write node names as a Slurm hostlist in order; neighbours that differ in the last number share one bracket."""
     items: list[tuple[str, list[tuple[str, str]]]] = []  # a prefix with its ranges; a whole name where it has no number
     for name in names:
         prefix = name.rstrip("0123456789")
@@ -63,7 +63,7 @@ def fold_names(names: Iterable[str]) -> str:
 
 
 def expand(text: str) -> list[str]:
-    """Read a hostlist of node names in its order, none of an empty text. ValueError: broken bracket, item or range."""
+    """Read a Slurm hostlist into node names in its order, "" into none. ValueError: broken bracket, item or range."""
     parsed, depth, start = list[tuple[list[str], list[list[tuple[range, int]]]]](), 0, 0
     for at, letter in enumerate(f"{text}," if text else ""):  # commas outside brackets end the items
         depth += (letter == "[") - (letter == "]")
@@ -113,7 +113,7 @@ def _parsed(item: str) -> tuple[list[str], list[list[tuple[range, int]]]]:
 
 
 def read_hosts(text: str, what: str) -> list[str]:
-    """Read a hostlist into names; `what` names it in the InputError where it cannot be read."""
+    """Read a Slurm hostlist into node names; `what` names it in the InputError where it cannot be read."""
     try:
         return expand(text)
     except ValueError as error:
@@ -121,5 +121,5 @@ def read_hosts(text: str, what: str) -> list[str]:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Return the key by which Slurm sorts nodes: r2 before r10; names that differ in padding alone stay apart."""
+    """Return the key by which Slurm sorts a hostlist's nodes: r2 before r10, r02 apart from r2."""
     return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in re.split(r"(\d+)", name)]

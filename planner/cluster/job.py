@@ -27,7 +27,7 @@ MEMBER = ""
 
 
 class GroupKind(Frozen):
-    """All-reduce groups of one size in a training job."""
+    """A kind of a training job's groups: its all-reduce groups of one size."""
 
     name: Name = Field(description="Of the kind.")
     size: Count = Field(description="Nodes of one group.")
@@ -36,7 +36,7 @@ class GroupKind(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One group of a job: its kind, its name, and the ranks of its nodes."""
+    """One group of a training job: its kind, its name, and the ranks of its nodes."""
 
     kind: int
     name: str
@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class MeshLevel:
-    """A level of a job's mesh in blocks of one size: `axis` is the last held whole, MEMBER for one member's nodes."""
+    """A level of a job's mesh in blocks of one size; `axis`: the last held whole, MEMBER: the nodes of one member."""
 
     axis: str
     size: int  # nodes of a block
@@ -54,7 +54,7 @@ class MeshLevel:
 
     @property
     def what(self) -> str:
-        """Name, for reports, the parts that a split block of this mesh level divides."""
+        """Name, for reports, the parts of a training job that a split block of this mesh level divides."""
         return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
 
 
@@ -109,7 +109,7 @@ class Job(Frozen, json_schema_extra=with_schema):
 
     @property
     def kinds(self) -> tuple[GroupKind, ...]:
-        """The groups of a job kind by kind; of a mesh one kind, the data lines."""
+        """The groups of a training job kind by kind; of a mesh one kind, the data lines."""
         if self.mesh is None:
             return self.groups
         data = self.mesh.get("data", 1)
@@ -117,12 +117,12 @@ class Job(Frozen, json_schema_extra=with_schema):
 
     @property
     def nodes(self) -> int:
-        """All nodes that a job needs."""
+        """Number of nodes that a training job needs."""
         return sum(kind.size * kind.count for kind in self.kinds)
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Weight of a job's split group, by kind: its bytes in millionths of the largest; 1 where none are given."""
+        """Weight of a training job's groups, by kind: bytes in millionths of the largest; 1 where none are given."""
         given = [self.traffic_bytes_per_step.get(kind.name, 0.0) for kind in self.kinds]
         if self.mesh is not None or not max(given):
             return (1,) * len(given)
@@ -130,7 +130,7 @@ class Job(Frozen, json_schema_extra=with_schema):
 
     @property
     def levels(self) -> tuple[MeshLevel, ...]:
-        """The levels of a job's mesh from the inside; the data groups alone where nothing else exchanges."""
+        """Levels of a training job's mesh from the inside; the data groups alone where nothing else exchanges."""
         if self.mesh is None:
             return ()
         mesh, size, bytes_of = self.mesh, self.nodes_per_member, self.traffic_bytes_per_step
@@ -142,7 +142,7 @@ class Job(Frozen, json_schema_extra=with_schema):
         return tuple(found) or (MeshLevel("data", size, 1, self.nodes // size),)
 
     def numbering(self, level: int) -> tuple[str, ...]:
-        """Return a mesh's axes outside a level's blocks in the order of their numbers, neighbours of the last close.
+        """Return the axes of a job's mesh outside a level's blocks in number order, neighbours of the last close.
 
         Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
         """
@@ -152,7 +152,7 @@ class Job(Frozen, json_schema_extra=with_schema):
         return (*first, *reversed(kept[level + 1 :]))
 
     def slots(self, level: int | None = None) -> Iterator[Slot]:
-        """Yield a job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes.
+        """Yield a training job's groups in rank order: kind by kind, or a mesh's data groups by their other axes.
 
         With a `level` of its mesh, yield its blocks by their numbers; blocks of the levels inside follow each other.
         """
@@ -169,7 +169,7 @@ class Job(Frozen, json_schema_extra=with_schema):
                     yield Slot(k, f"{kind.name}[{i}]", tuple(islice(ranks_left, kind.size)))
 
     def lines(self, axis: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield a mesh's groups along an axis: the place of each along the other axes by name, and its ranks."""
+        """Yield the groups along an axis of a job's mesh: places along the other axes by name, and ranks."""
         return self._mesh_groups([axis], [other for other in self.mesh or {} if other != axis])
 
     def _mesh_groups(self, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -187,7 +187,7 @@ class Job(Frozen, json_schema_extra=with_schema):
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
-    """Return a checked job from its file, a dict or itself; a plan's file is one too, in nodes of these GPUs."""
+    """Read a training job from its file, a dict or itself, checked; a plan's file is one too, in nodes of these GPUs."""
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"
@@ -216,7 +216,7 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node
 
 
 def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = None) -> Job:
-    """Return a plan's stages as a job of racks: at one site a mesh of stages and replicas, else groups by site.
+    """Return a plan's stages as a job on racks: at one site a mesh of stages and replicas, else groups by site.
 
     A rack is one node, or as many as have its GPUs at work together.
     """
@@ -244,7 +244,7 @@ def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = Non
 def mesh_job(
     name: str, mesh: str | None, nodes: int | None, *, gpus_per_node: int | None = None, option: str = "--mesh"
 ) -> Job:
-    """Return the job of a mesh, AXIS=SIZE,AXIS=SIZE in rank order, on some nodes: each member has its share of them.
+    """Return the training job of a mesh, AXIS=SIZE,AXIS=SIZE in rank order, whose members share some nodes evenly.
 
     All nodes are one all-reduce group where there is no mesh; each member has one where no nodes are given. InputError:
     a part of the mesh is no axis and size, or given twice, or the nodes are not shared evenly.

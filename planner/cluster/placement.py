@@ -9,7 +9,7 @@ from planner.plan.certificate import Certificate
 
 
 class PlacedGroup(Frozen):
-    """One all-reduce group of a placed job, with its nodes in ring order."""
+    """One all-reduce group of a placement on a cluster, with its nodes in ring order."""
 
     name: str = Field(description="Of the group.")
     nodes: tuple[str, ...] = Field(description="In rank order.")
@@ -17,7 +17,7 @@ class PlacedGroup(Frozen):
 
 
 class Figure(Frozen):
-    """One level of a placement's objective, minimized after those before it."""
+    """One figure of a placement on a cluster: a level of its objective, minimized after those before it."""
 
     name: str = Field(description="What is counted.")
     value: int = Field(description="Of this placement.")
@@ -26,7 +26,7 @@ class Figure(Frozen):
 
 
 class Placement(Frozen):
-    """The placement of a job on a cluster: where its ranks run."""
+    """The placement of a training job on a cluster: the nodes that its ranks run on."""
 
     job: str = Field(description="Its name.")
     nodes: tuple[str, ...] = Field(description="In rank order; empty where the job does not fit.")

@@ -9,7 +9,7 @@ from planner.instance.base_types import Frozen
 
 
 class TopologySwitch(Frozen):
-    """One switch of a cluster's tree; a leaf has nodes, any other has the switches whose parent it is."""
+    """One switch of a cluster's topology; a leaf has nodes, any other has the switches whose parent it is."""
 
     name: str = Field(description="By which plans and pins name it.")
     parent: str | None = Field(None, description="The switch above; null for a root.")
@@ -17,7 +17,7 @@ class TopologySwitch(Frozen):
 
 
 class TopologyBlock(Frozen):
-    """Nodes that share a scale-up domain, or a base block of a scheduler that places by blocks."""
+    """One block of a cluster's topology: nodes of one scale-up domain, or a scheduler's base block."""
 
     name: str
     nodes: tuple[str, ...]
@@ -32,7 +32,7 @@ class Topology(Frozen):
     block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")
 
     def chains(self) -> dict[str, tuple[str, ...]]:
-        """Return for each leaf the switches from itself up to its root. InputError: one is missing or above itself."""
+        """Return the switches above each leaf of a topology, itself first. InputError: one is missing or above itself."""
         parents = {switch.name: switch.parent for switch in self.switches}
         chains: dict[str, tuple[str, ...]] = {}
         for leaf in (switch for switch in self.switches if switch.nodes):

@@ -105,7 +105,7 @@ def torchrun_line(placed: Placement, file: str) -> str:
 
 
 def as_document(placed: Placement, topology: Topology) -> dict[str, Any]:
-    """Return a placement as a scheduler's script needs it, with lines to submit and start; then figures and proof."""
+    """Return a placed job as JSON for a scheduler's script: lines to submit and start it; then figures and proof."""
     own, ranks = placed.model_dump(mode="json"), len(placed.nodes) * gpus_of_node(placed)
     hostfile, rankfile = (shlex.quote(f"{placed.job}.{kind}") for kind in ("hostfile", "rankfile"))
     # sbatch's options without the node list; --segment is left out where a group is larger than the base block (refused

@@ -20,7 +20,7 @@ WRITE_IT = "write the figure there yourself"
 
 
 class ValuePlace(NamedTuple):
-    """Offsets of a key and of its value in a YAML, JSON or TOML text, and whether they are within braces."""
+    """Offsets of a key and of its value in the text of a recipe, and whether they are within braces."""
 
     key: int
     start: int
@@ -38,7 +38,7 @@ def _nodes(node: yaml.Node | None, path: str) -> Iterator[tuple[str, ValuePlace]
 
 @dataclass(slots=True)
 class RecipeText:
-    """The text of a recipe file with edits, and a line for the user on each; `dashes` begin a key of flags."""
+    """The text of a recipe file to edit, with a line for the user on each edit; `dashes` begin a key of flags."""
 
     text: str
     where: str
@@ -48,15 +48,15 @@ class RecipeText:
 
     @property
     def newline(self) -> str:
-        """Line ending of a recipe file."""
+        """Line ending of the recipe's text."""
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def line_start(self, offset: int) -> int:
-        """Return the offset at which the line of an offset in a recipe file begins."""
+        """Return the offset in the recipe's text at which the line of an offset begins."""
         return self.text.rfind("\n", 0, offset) + 1
 
     def edit(self, start: int, end: int, new: str, what: str) -> None:
-        """Replace a part of a recipe's text. InputError: two keys that share the place need different texts."""
+        """Edit a part of the recipe's text. InputError: two keys that share the place need different texts."""
         old = self.edits.get((start, end))
         if start < end and old not in (None, new):
             problem = f"shares its place with a key that becomes {old!r}, not {new!r}"
@@ -70,15 +70,15 @@ class RecipeText:
         return f"{self.where}: {line}{what}"
 
     def tell(self, what: str, offset: int | None = None) -> None:
-        """Note a line for the user about a place in the recipe file or about the whole."""
+        """Note a line for the user about a place in the recipe's text or about the whole."""
         self.reported.append((len(self.text) + 1 if offset is None else offset, self._at(offset, what)))
 
     def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:
-        """Return the error of a place in a recipe file that cannot be changed; None: of a key that the file has not."""
+        """Return the error of a place in the recipe's text that no edit can change; None: of a missing key."""
         return InputError(self._at(offset, f"{key}: {problem}; {remedy}"))
 
     def result(self) -> str:
-        """Return the text of the recipe file with all edits."""
+        """Return the recipe's text with all edits."""
         text, before = self.text, len(self.text)
         for (start, end), new in sorted(self.edits.items(), reverse=True):
             if end > before:
@@ -89,7 +89,7 @@ class RecipeText:
 
 @dataclass(slots=True)
 class TableText(RecipeText):
-    """A YAML, JSON or TOML file with the places of its values."""
+    """The text of a YAML, JSON or TOML recipe to edit, with the places of its values."""
 
     kind: str = "yaml"
     places: dict[str, ValuePlace] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class TableText(RecipeText):
             i = text.find("\n", i) + 1 or len(text)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a YAML, JSON or TOML key; add it to its table at the first of `likes`; remove it (YAML: null) if None."""
+        """Set a recipe's key; add it to its table at the first of `likes`; remove it (YAML: null) if None."""
         place = self.places.get(key)
         if place is not None and value is None and self.kind == "toml":
             end = self.text.find("\n", place.end) + 1 or len(self.text)
@@ -163,7 +163,7 @@ class TableText(RecipeText):
             self.edit(at, at, f"{indent}{new}{self.newline}" if own_line else new, what)
 
     def place(self, key: str) -> int | None:
-        """Return the offset of a key in a YAML, JSON or TOML file, or of the table that holds it."""
+        """Return the offset of a key in the text of a YAML, JSON or TOML recipe, or of the table that holds it."""
         while key and key not in self.places:
             key = key.rpartition(".")[0]
         return self.places[key].key if key else None
@@ -175,7 +175,7 @@ class TableText(RecipeText):
         return str(value) if plain and isinstance(value, str) else json.dumps(value)
 
     def result(self) -> str:
-        """Return the file's text with all edits, and tables that it lacked: at its end, in JSON at its beginning."""
+        """Return the recipe's text with all edits, and tables that it lacked: at its end, in JSON at its beginning."""
         first = next(iter(self.places.values())).key if self.kind == "json" else 0
         for table, values in self.added.items() if first else ():
             before = self.edits.get((first, first), "")

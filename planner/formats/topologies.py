@@ -29,7 +29,7 @@ _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 
 class Hostlists:
-    """The hostlists of one topology file, which together may expand to at most `MAX_NAMES` names."""
+    """The hostlists of one topology file, whose sum may expand to at most `MAX_NAMES` names."""
 
     def __init__(self, source: str) -> None:
         self.source, self.count = source, 0
@@ -80,7 +80,7 @@ def leaf_of(topology: Topology) -> dict[str, str]:
 
 
 def gpus_of_node(placed: Placement) -> int:
-    """Return the ranks that fill a node of a placed job before the next, one a GPU: 8 where none are stated."""
+    """Return the GPUs of each node of a placed job, which its ranks fill node by node: 8 where none are stated."""
     return placed.gpus_per_node or HOST_GPUS
 
 
@@ -435,7 +435,7 @@ def write_yaml(topology: Topology) -> str:
 
 
 def plan_topology(plan: Plan, source: str) -> Topology:
-    """Return the topology of a plan's fabric, racks as its placement names them. InputError: no fabric or no racks."""
+    """Make a topology of a plan's fabric, racks named as its placement does. InputError: no fabric or no racks."""
     if plan.fabric is None or not plan.fabric.sites:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
     racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
@@ -457,7 +457,7 @@ def plan_topology(plan: Plan, source: str) -> Topology:
 
 
 def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str = "") -> Iterator[TopologyRow]:
-    """Yield the switches of a plan's site up to its root: racks as placed, by leaf domain, the last part-full."""
+    """Yield the topology of a plan's site, a row a switch up to its root: racks by leaf domain, the last part-full."""
     where, digits = f"fabric.sites.{site}", width(racks)
     size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
     leaves = []

@@ -126,7 +126,7 @@ def _data(node: Node, where: str) -> Any:
 
 
 def read_data(path: Path) -> Any:
-    """Read the data of a file: YAML where its name ends in .yaml or .yml, else JSON."""
+    """Read the data of a YAML or JSON file: YAML where its name ends in .yaml or .yml."""
     text = read_text(path, "give a JSON or YAML file")
     if path.suffix.lower() in YAML:
         return read_yaml_data(text, str(path))

@@ -214,7 +214,7 @@ def deepspeed_run(values: RunValues) -> OwnRun:
 
 
 def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
-    """Yield doubts that a training run is the instance's: a model that it does not state, or another software stack."""
+    """Yield doubts that a user's recipe is for the instance: it states no model, or is of another software stack."""
     work = instance.workload
     if not run.model:
         yield f"states no figures of the model, and is taken for {work.model.name}'s"
@@ -288,7 +288,7 @@ def model_differences(run: OwnRun, instance: Instance) -> list[str]:
 def written_like(
     text: str, path: Path, run: LaunchRun, instance: Instance, placed: Placement | None = None
 ) -> tuple[str, list[str]]:
-    """Return a user's recipe with the plan's choices in it, and a line on each. InputError: of another question."""
+    """Write a plan's choices into a user's recipe; return it, and a line on each. InputError: of another question."""
     file = run_of_text(text, path)
     for problem in model_differences(file, instance):
         raise InputError(f"{path}: {problem}")

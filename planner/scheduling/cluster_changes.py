@@ -31,7 +31,7 @@ Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segment
 
 
 class Move(Frozen):
-    """The move of one rank of a job on a cluster: its node before and after; null where there is none."""
+    """One move of a cluster's change: a job's rank with its node before and after; null where there is none."""
 
     job: str
     rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
@@ -40,21 +40,21 @@ class Move(Frozen):
 
 
 class Mended(Frozen):
-    """A running job on a cluster after a repair or a resize, and the moves that lead there."""
+    """A running job after the cluster's change, a repair or a resize, and the moves that lead there."""
 
     placement: Placement
     moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
 
 
 class Running(Frozen):
-    """A job that runs on a cluster, and what stopping or moving it costs."""
+    """A running job that a change of the cluster may stop or move, and what stopping it costs."""
 
     placement: Placement
     priority: int = Field(1, ge=0, description="Cost of stopping one node of it.")
 
 
 class Preemption(Frozen):
-    """A preemption: jobs to stop on a cluster so that another fits, and where it then runs."""
+    """A change of the cluster by preemption: running jobs to stop so that another fits, and where it then runs."""
 
     stop: tuple[str, ...]
     cost: int | None = Field(description="Sum of priority times nodes; null where not even stopping all is enough.")
@@ -63,7 +63,7 @@ class Preemption(Frozen):
 
 
 class Defragmentation(Frozen):
-    """A defragmentation: moves that free whole leaves of a cluster, in an order in which each finds its node free."""
+    """A change of the cluster by defragmentation: moves that free whole leaves, in an order that works."""
 
     leaves: tuple[str, ...]
     moves: tuple[Move, ...]
@@ -71,7 +71,7 @@ class Defragmentation(Frozen):
 
 
 class Queued(Frozen):
-    """The outcome of a cluster's queue: jobs placed together, and those that must wait."""
+    """The change of a cluster by its queue: queued jobs placed together, and those that must wait."""
 
     placements: tuple[Placement, ...]
     waiting: tuple[str, ...]
@@ -305,7 +305,7 @@ def replace(
 def replace_in_files(
     cluster: Cluster, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
-    """Replace a cluster's failed nodes in a placement's file; the job's nodes are its own, though named as busy."""
+    """Replace a cluster's failed nodes under the job of a placement's file, whose nodes are its own though busy."""
     placed, hosts = placement_of(read_json(running), running), read_hosts(failed, "--replace")
     cluster.set_busy(busy)
     if not set(hosts) & set(placed.nodes):

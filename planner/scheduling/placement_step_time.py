@@ -33,7 +33,7 @@ STEP_FORMULATION = (
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The step time of a plan's layout on its fabric, by the placement of each stage's racks on a cluster's nodes."""
+    """The step time of placements on a cluster: of a plan's layout on its fabric, by the nodes of each stage's racks."""
 
     instance: Instance
     strategy: ParallelStrategy
@@ -43,25 +43,25 @@ class Clock:
     wrap: bool  # whether the last stage sends to the first
 
     def seconds(self, job: Job, nodes: tuple[str, ...]) -> float:
-        """Return a placement's step in seconds, by what its rank order sends across leaf domains, pods and zones."""
+        """Return a placement's step time in seconds, by what its rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
         return self.at(*self.factors(locality(stages, self.design.block_racks, wrap=self.wrap)))
 
     def factors(self, locality: Locality) -> tuple[float, float]:
-        """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
+        """Return the factors by which a placement slows the pipeline exchange and the rings in its step time."""
         phi = self.transport_slowdown
         loads = transport.uplink_loads(self.design, locality.share_leaving, locality.allreduces_leaving)
         send, allreduce = transport.slowdowns(phi, loads)
         return send / phi, allreduce / phi
 
     def at(self, send: float, allreduce: float) -> float:
-        """Return the step in seconds with pipeline exchange and rings these factors slower than the transport alone."""
+        """Return a placement's step time in seconds with pipeline exchange and rings slowed by these factors."""
         phi = self.transport_slowdown
         slow = Conditions(pipeline_send_slowdown=phi * send, allreduce_slowdown=phi * allreduce, transport_slowdown=phi)
         return step_prediction.metrics(self.instance, slow, self.strategy).step_seconds
 
     def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
-        """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
+        """Bound the step time in seconds of any placement by what must leave the fullest leaf and the fullest pod."""
         if job.mesh is None:  # groups of several sites, as if nothing left a leaf
             return self.at(1.0, 1.0)
         leaves, pods = Counter[int](), Counter[int]()  # free nodes
@@ -87,7 +87,7 @@ class Clock:
 
 
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
-    """Give each node of a cluster the place of a rack in the fabric of a one-site plan. InputError: no such shape."""
+    """Return the step time of placements, nodes as racks of a one-site plan's fabric. InputError: no such shape."""
     physics, network = PlanPhysics(plan=plan), plan.instance.network
     if plan.layout is None or network is None or len(physics.wired) != 1:
         needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"
@@ -127,7 +127,7 @@ def place_by_time(
 
 
 def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **options: Any) -> Placement:
-    """Return the placement on a cluster with the shorter step of the two, with the bound."""
+    """Return the placement with the shorter step time of the two on a cluster, with the bound."""
     first = cluster.place(job, busy=busy, **options)
     if not first.nodes:
         return first

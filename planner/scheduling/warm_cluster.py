@@ -59,12 +59,12 @@ REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) 
 
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
-    """Return how hard to search for a placement, with the limit of a call on a cluster unless given."""
+    """Return how hard to search for a placement on a warm cluster, with its usual time limit unless given."""
     return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
 class Cluster:
-    """A cluster's topology with the nodes that are busy or broken; every method may be called from several threads."""
+    """A warm cluster: its topology and the nodes that are busy or broken; several threads may call every method."""
 
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
         self.topology = topology
@@ -81,7 +81,7 @@ class Cluster:
 
     @staticmethod
     def warm_up() -> None:
-        """Load the solvers of placements now, so that a later call with little time may use them."""
+        """Load the solvers of placements now, so that a later call on the cluster with little time may use them."""
         with uninterrupted():
             import planner.models.placement.placement_levels  # noqa: F401
         for name in SOLVERS:
@@ -89,24 +89,24 @@ class Cluster:
 
     @property
     def busy(self) -> frozenset[str]:
-        """Nodes of the cluster that are not free."""
+        """Nodes of the warm cluster that are not free."""
         with self._lock:
             return frozenset(self._busy)
 
     def set_busy(self, nodes: Iterable[str]) -> None:
-        """Take nodes out of the cluster's free ones; those that are busy already stay so."""
+        """Take nodes out of the warm cluster's free ones; those that are busy already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.update(wanted)
 
     def set_free(self, nodes: Iterable[str]) -> None:
-        """Give nodes back to the cluster; those that are free already stay so."""
+        """Give nodes back to the warm cluster; those that are free already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.difference_update(wanted)
 
     def known(self, nodes: Iterable[str]) -> list[str]:
-        """Return nodes of the cluster; InputError names the first that the topology does not have."""
+        """Return nodes of the warm cluster; InputError names the first that its topology does not have."""
         wanted = [nodes] if isinstance(nodes, str) else list(nodes)
         for node in wanted:
             if node not in self.leaf_of:
@@ -126,7 +126,7 @@ class Cluster:
         fragmentation: bool = False,
         order: str = "any",
     ) -> Placement:
-        """Place one job on the free nodes of the cluster.
+        """Place one job on the free nodes of the warm cluster.
 
         Parameters
         ----------
@@ -189,14 +189,14 @@ class Cluster:
         return placed
 
     def taken(self, busy: Iterable[str] = (), free: Iterable[str] = ()) -> set[str]:
-        """Return the cluster's nodes that a call may not use: those that are busy but not `free`, and `busy`."""
+        """Return the warm cluster's nodes that a call may not use: busy ones that are not `free`, and `busy`."""
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
     def problem(
         self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
     ) -> "tuple[PlacementProblem, list[list[Unit]]]":
-        """Return a job's placement problem on the cluster in units of segments, and each leaf's free units."""
+        """Return a job's placement problem on the warm cluster in units of segments, and each leaf's free units."""
         counted = in_units(job, self.leaves, self.taken(busy, free))
         return counted.q, counted.units
 
@@ -204,7 +204,7 @@ class Cluster:
 def placement(
     cluster: Cluster, job: Job, counted: Counted, solution: Placed | None, seed: int, free: Sequence[int] = ()
 ) -> Placement:
-    """Return a solved job's placement on a cluster by node names, with its figures and proof; `free`: nodes by leaf."""
+    """Return a solved job's placement on a warm cluster by node names, with figures and proof; `free`: nodes by leaf."""
     problem, level = counted.q, counted.level
     if solution is None:
         return does_not_fit(cluster, job, problem, seed)
@@ -240,7 +240,7 @@ def placement(
 def figures_of(
     cluster: Cluster, job: Job, at: int | None, rows: Rows, groups: int, nodes: Sequence[str], free: Sequence[int]
 ) -> list[Figure]:
-    """Return the figures of a placement on a cluster by names, values and two bounds; the levels inside `at` are whole.
+    """Return figures of a placement on a warm cluster: names, values and two bounds; levels inside `at` are whole.
 
     The first `groups` rows count blocks of the level placed, which hold some groups each. The levels above it are
     counted, each with its closed-form bound by the nodes that are `free` by leaf.
@@ -260,7 +260,7 @@ def figures_of(
 
 
 def splits_on(cluster: Cluster, groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
-    """Count groups of ranks on several leaves of a cluster, their extra pieces, and those across each tier."""
+    """Count groups of ranks that a warm cluster's leaves split, their extra pieces, and those across each tier."""
     on = [{cluster.leaf_of[nodes[rank]] for rank in ranks} for ranks in groups]
     return problems.count_splits(on, [leaf.path for leaf in cluster.leaves])
 
@@ -273,7 +273,7 @@ def certificate_of(
     goals: str = "{}",
     given: str = "",
 ) -> Certificate:
-    """Certify a placement on a cluster by the first searched figure that is not at its bound, or the first of all."""
+    """Certify a placement on a warm cluster by its first searched figure not at its bound, or the first of all."""
     stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
     if outcome.solution is not None:
         outcome = replace(outcome, objective=float(stated.value), bound=float(stated.bound))
@@ -283,7 +283,7 @@ def certificate_of(
 
 
 def counted_on(cluster: Cluster, job: Job, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return a placement's groups of nodes in rank order, and how leaves split them, as fields of a placement."""
+    """Return the fields of a placement on a warm cluster: its groups' nodes in rank order, and how leaves split them."""
     placed, groups = [], list(job.slots()) if nodes else []
     for group in groups:
         own = tuple(nodes[rank] for rank in group.ranks)
@@ -294,13 +294,13 @@ def counted_on(cluster: Cluster, job: Job, nodes: Sequence[str]) -> dict[str, An
 
 
 def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
-    """Return a job's placement, or one without nodes, with how leaves split its groups."""
+    """Return a job's placement on a warm cluster, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
     return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, job, nodes), **own)
 
 
 def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: int) -> Placement:
-    """Return a placement without nodes, and why the job does not fit in the freest of the cluster's trees."""
+    """Return a placement without nodes, and why the job does not fit in the freest tree of the warm cluster."""
     size, trees = job.segment_nodes, cluster.trees
     room = max(only(cluster.leaves, problem, {tree}).free for tree in range(trees))
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
@@ -314,7 +314,7 @@ def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: in
 
 
 def rules_of(job: Job, trees: int = 1) -> str:
-    """Name the rules that any placement of a job on a cluster's free nodes is given."""
+    """Name the rules by which a warm cluster places a job on its free nodes, for the certificate."""
     rules = ["nodes are taken whole, and busy ones stay busy"]
     if trees > 1:
         rules.append("a job stays in one tree")
@@ -324,7 +324,7 @@ def rules_of(job: Job, trees: int = 1) -> str:
 
 
 def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options) -> Placement:
-    """Place a job by a cluster's node names: on nodes that split the fewest members, then groups, then into few pieces.
+    """Place a job on a warm cluster, ranks by node name: fewest split members, then groups, then fewest pieces.
 
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
@@ -392,7 +392,7 @@ def opened(
     state: str | Path | None,
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str], str | None]:
-    """Return a cluster; nodes to leave out too: `busy`, those taken by the `state` file, all but `only`; its note."""
+    """Open a warm cluster; nodes to leave out: `busy`, those taken by the `state` file, all but `only`; its note."""
     if isinstance(topology, (str, Path)):
         topology = read_topology(Path(topology))
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)

@@ -39,12 +39,12 @@ def recording(folder: Path | None) -> Iterator[None]:
 
 
 def models_wanted() -> bool:
-    """Return whether the solvers' models are to be written to files."""
+    """Return whether the solvers' models are written to files now."""
     return _stems.get() is not None
 
 
 def begin_highs(highs: Any, columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Path | None:
-    """Send the log of a HiGHS to its file; name its columns and rows, where they have names, and write it.
+    """Write a HiGHS model to its files, columns and rows named where they have names, and send the log to another.
 
     Names are made fit for MPS and LP files: no spaces, no brackets, unique, no numbers.
     """
@@ -67,14 +67,14 @@ def begin_highs(highs: Any, columns: Sequence[str] = (), rows: Sequence[str] = (
 
 
 def write_highs(stem: Path | None, highs: Any) -> None:
-    """Write the present model of a HiGHS instance as an MPS and an LP file, if a file stem is given."""
+    """Write the present model of a HiGHS instance to its files, MPS and LP, if a file stem is given."""
     if stem is not None:
         for suffix in (".mps", ".lp"):
             highs.writeModel(str(stem.with_suffix(suffix)))
 
 
 def begin_cpsat(model: Any, solver: Any) -> Path | None:
-    """Write a CP-SAT model as the text of its protocol buffer, and send the solver's log to its file."""
+    """Write a CP-SAT model to its file, the text of its protocol buffer, and send the solver's log to another."""
     stem = next(_stems.get() or iter(()), None)
     if stem is None:
         return None
@@ -91,7 +91,7 @@ def begin_cpsat(model: Any, solver: Any) -> Path | None:
 
 
 def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
-    """Write a solver's outcome of a model into the index and return it; a failure to write is logged only."""
+    """Write a solver's outcome into the index of the model files and return it; a failure to write is logged only."""
     if stem is None:
         return outcome
     folder = stem.parent

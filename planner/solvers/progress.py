@@ -58,7 +58,7 @@ class IncumbentFound(Event):
     kind: ClassVar[str] = "incumbent_found"
 
     def plan(self) -> Any:
-        """Write the plan of a progress event, checked and without a claim of a bound, which takes up to seconds.
+        """Return the plan of a progress event, checked, without a claim of a bound; this takes up to seconds.
 
         None where no whole plan is known yet: of pools, of a question inside another, of a fabric alone, and of an
         event that came from another process.

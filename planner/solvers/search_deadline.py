@@ -16,7 +16,7 @@ FIRST_PLAN_SECONDS = 20.0  # that a search may take for its first plan, though i
 
 @dataclass(slots=True)
 class FirstPlan:
-    """The first plan that a search is to find before its time limit, at `ends` of the clock, ends it."""
+    """Extra time of a search until it finds its first plan; then its own deadline, at `ends` of the clock, holds."""
 
     ends: float
     found: bool = False
@@ -26,7 +26,7 @@ _first_plan: ContextVar[FirstPlan | None] = ContextVar("first_plan", default=Non
 
 
 class OutOfTimeError(Exception):
-    """The time limit of a search passed inside one of its subproblems, whose answer is therefore unknown."""
+    """The deadline of a search passed inside one of its subproblems, whose answer is therefore unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left of the search, never below 0; infinity without a limit."""
+        """Seconds left until the deadline of the search, never below 0; infinity without a limit."""
         if interrupted():
             return 0.0
         if self.seconds is None:
@@ -58,32 +58,32 @@ class Deadline:
 
     @property
     def limit(self) -> float | None:
-        """Seconds left of the search as solvers take them: None without a limit."""
+        """Seconds left until the deadline of the search as solvers take them: None without a limit."""
         left = self.left
         return None if math.isinf(left) else left
 
     @property
     def passed(self) -> bool:
-        """Whether the search has no time left."""
+        """Whether the deadline of the search has passed."""
         return self.left <= 0
 
     @property
     def cause(self) -> Cause:
-        """Stop reason of a search that has no time left."""
+        """Stop reason of a search whose deadline has passed."""
         return "interrupted" if interrupted() else "limit"
 
     def check(self) -> None:
-        """Raise OutOfTimeError if the search has no time left."""
+        """Raise OutOfTimeError if the deadline of the search has passed."""
         if self.passed:
             raise OutOfTimeError
 
     def capped(self, seconds: float) -> "Deadline":
-        """Return the deadline of a part of the search that may take `seconds` seconds, or those left if fewer."""
+        """Return the deadline of a part of the search: in `seconds` seconds, or those left if fewer."""
         return Deadline(min(self.left, seconds))
 
     @contextmanager
     def leaving_a_first_plan(self) -> Iterator["Deadline"]:
-        """Yield a deadline that leaves a search some seconds for a first plan; then this deadline applies again."""
+        """Yield a later deadline that leaves a search time for a first plan; after the body this one holds again."""
         if self.seconds is None or self.seconds >= FIRST_PLAN_SECONDS:
             yield self
             return
@@ -92,14 +92,14 @@ class Deadline:
 
 
 def first_plan_found() -> None:
-    """Apply the time limit again that gave the search extra seconds for its first plan: it has one."""
+    """Apply the search's own deadline again, which left extra time for its first plan: it has one."""
     first = _first_plan.get()
     if first is not None:
         first.found = True
 
 
 def with_a_first_plan_of_its_own() -> AbstractContextManager[None]:
-    """Give a nested search its own clock for a first plan, which is no first plan of the outer search."""
+    """Give a nested search extra time of its own for a first plan before the deadline, apart from the outer search."""
     first = _first_plan.get()
     return holding(_first_plan, None if first is None else replace(first))
 
@@ -110,7 +110,7 @@ _lock = threading.RLock()
 
 @contextmanager
 def turn(deadline: Deadline) -> Iterator[bool]:
-    """Wait for the process's one turn to solve; yield whether it came before the deadline. One thread may nest it."""
+    """Wait until the deadline for the process's one turn to solve; yield whether it came. One thread may nest it."""
     lock = _lock
     while not (mine := lock.acquire(timeout=WAKE_SECONDS)) and not deadline.passed:
         pass

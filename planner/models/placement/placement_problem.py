@@ -362,7 +362,7 @@ class Counted:
 
 
 def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
-    """Count a job to place on a cluster in segments: (data) groups, or at a level `at` its blocks in inner ones."""
+    """Return a job's placement problem in segments: its (data) groups, or at a level `at` blocks in inner ones."""
     segment, found = job.segment_nodes, job.levels
     if at is None:
         unit, level = segment, None if job.mesh is None else len(found) - 1
@@ -389,7 +389,7 @@ def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: 
 
 
 def only(leaves: Sequence[LeafNodes], problem: PlacementProblem, trees: Collection[int]) -> PlacementProblem:
-    """Return a cluster's placement problem on some of its trees: the leaves of the others have nothing free."""
+    """Return a placement problem on some of its trees: the leaves of the others have nothing free."""
     each = zip(leaves, problem.leaves, strict=True)
     kept = tuple(leaf if own.tree in trees else Leaf(leaf.path, 0, leaf.size) for own, leaf in each)
     return replace(problem, leaves=kept)
