@@ -152,7 +152,7 @@ class Job(Frozen, json_schema_extra=with_schema):
         return (*first, *reversed(kept[level + 1 :]))
 
     def slots(self, level: int | None = None) -> Iterator[Slot]:
-        """Yield a training job's groups in rank order: kind by kind, or a mesh's data groups by their other axes.
+        """Yield a training job's groups in rank order: by kind, or a mesh's data groups by their other axes.
 
         With a `level` of its mesh, yield its blocks by their numbers; blocks of the levels inside follow each other.
         """
@@ -187,7 +187,7 @@ class Job(Frozen, json_schema_extra=with_schema):
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
-    """Read a training job from its file, a dict or itself, checked; a plan's file is one too, in nodes of these GPUs."""
+    """Read a training job from its file, a dict or itself, checked; a plan's file is one, in nodes of these GPUs."""
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"

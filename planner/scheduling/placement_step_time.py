@@ -33,7 +33,7 @@ STEP_FORMULATION = (
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The step time of placements on a cluster: of a plan's layout on its fabric, by the nodes of each stage's racks."""
+    """The step time of placements on a cluster: a plan's layout on its fabric, by the nodes of each stage's racks."""
 
     instance: Instance
     strategy: ParallelStrategy
@@ -43,7 +43,7 @@ class Clock:
     wrap: bool  # whether the last stage sends to the first
 
     def seconds(self, job: Job, nodes: tuple[str, ...]) -> float:
-        """Return a placement's step time in seconds, by what its rank order sends across leaf domains, pods and zones."""
+        """Return a placement's step time in seconds, by what its ranks send across leaf domains, pods and zones."""
         stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
         return self.at(*self.factors(locality(stages, self.design.block_racks, wrap=self.wrap)))
 

@@ -204,7 +204,7 @@ class Cluster:
 def placement(
     cluster: Cluster, job: Job, counted: Counted, solution: Placed | None, seed: int, free: Sequence[int] = ()
 ) -> Placement:
-    """Return a solved job's placement on a warm cluster by node names, with figures and proof; `free`: nodes by leaf."""
+    """Return a job's placement as solved on a warm cluster by node names, figures and proof; `free`: nodes by leaf."""
     problem, level = counted.q, counted.level
     if solution is None:
         return does_not_fit(cluster, job, problem, seed)
