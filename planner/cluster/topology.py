@@ -32,7 +32,7 @@ class Topology(Frozen):
     block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")
 
     def chains(self) -> dict[str, tuple[str, ...]]:
-        """Return the switches of a topology from each leaf up to its root. InputError: one is missing or above itself."""
+        """Return the switches from each leaf of a topology up to its root. InputError: one missing or above itself."""
         parents = {switch.name: switch.parent for switch in self.switches}
         chains: dict[str, tuple[str, ...]] = {}
         for leaf in (switch for switch in self.switches if switch.nodes):

@@ -114,7 +114,7 @@ class Script(RecipeText):
 
     @property
     def flags(self) -> dict[str, LocatedText | None]:
-        """Values of a shell script's flags without dashes, underscores as dashes but in dotted names; the last holds."""
+        """Values of a shell script's flags without dashes, underscores as dashes save in dotted names; last holds."""
         return {item.key: item.value for item in self.items if item.is_flag}
 
     @property

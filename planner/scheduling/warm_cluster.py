@@ -283,7 +283,7 @@ def certificate_of(
 
 
 def counted_on(cluster: Cluster, job: Job, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a placement on a warm cluster: its groups' nodes in rank order, and how leaves split them."""
+    """Return fields of a placement on a warm cluster: its groups' nodes in rank order, and how leaves split them."""
     placed, groups = [], list(job.slots()) if nodes else []
     for group in groups:
         own = tuple(nodes[rank] for rank in group.ranks)
