@@ -146,8 +146,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
             figure.replaced(value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
             for figure, value, own in rows
         )
-        whole = first.replaced(nodes=nodes, **counts, figures=figures)
-        timed.append((clock.seconds(job, nodes), whole))
+        timed.append((clock.seconds(job, nodes), first.replaced(nodes=nodes, **counts, figures=figures)))
     seconds, best = min(timed, key=lambda pair: pair[0])
     status, gap = "optimal" if seconds <= bound else "feasible", relative_gap(seconds, bound)
     certificate = best.certificate.replaced(

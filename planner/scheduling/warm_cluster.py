@@ -19,13 +19,7 @@ from planner.errors import InputError, InternalError, hint
 from planner.formats.cluster_files import read_states, read_topology
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.place_job import (
-    FORMULATION,
-    Order,
-    fewest_cuts,
-    rank,
-    solve_in_one_tree,
-)
+from planner.models.placement.place_job import FORMULATION, Order, fewest_cuts, rank, solve_in_one_tree
 from planner.models.placement.placement_problem import (
     Counted,
     Kind,
@@ -172,8 +166,7 @@ class Cluster:
                 for tree in fits:
                     free_of = [leaf.free for leaf in parts[tree].leaves]
                     fit = [sum(count // (own.size // job.segment_nodes) for count in free_of) for own in levels]
-                    short = (i for i, own in enumerate(levels) if fit[i] < own.count)
-                    level[tree] = next(short, len(levels) - 1)
+                    level[tree] = next((i for i, own in enumerate(levels) if fit[i] < own.count), len(levels) - 1)
                 fits = [tree for tree in fits if level[tree] == max(level.values())]
                 counted = in_units(job, self.leaves, taken, level[fits[0]])
                 parts = [only(self.leaves, counted.q, {tree}) for tree in range(self.trees)]
@@ -214,8 +207,7 @@ def placement(
         return [number[unit[0]] for unit in counted.units[leaf]]
 
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
-    order = job.slots(level)
-    nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
+    nodes = rank(problem, solution.packing, job.slots(level), counted.units, block_numbers if single else None)
     what, axes = ("groups", ()) if level is None else (job.levels[level].what, job.numbering(level))
     along = f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline") if axes else "in the best order"
     named = problems.names(problem, what, along)

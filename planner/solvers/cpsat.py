@@ -58,10 +58,9 @@ def run(
     whether Ctrl-C returns the incumbent at once, else it is raised after the call; where signals end searches, or an
     interrupter was given, these stop it in any case.
     """
-    deadline = Deadline(time_limit)
 
     def once(presolve: bool) -> Outcome[Values]:
-        solver, limit = cp_model.CpSolver(), deadline.limit
+        solver, limit = cp_model.CpSolver(), Deadline(time_limit).limit
         solver.parameters.num_workers = threads or 1
         solver.parameters.random_seed = seed
         # CP-SAT would take Ctrl-C for itself and return as if a limit had been reached.
