@@ -23,13 +23,15 @@ from planner.errors import InputError, PlannerError
 from planner.version import __version__
 
 if TYPE_CHECKING:
-    from planner.cluster import Job, Placement, Topology
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
+    from planner.cluster.topology import Topology
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
     from planner.planning.frontier import Frontier
     from planner.planning.solve import Session
-    from planner.scheduling.cluster_session import Cluster
+    from planner.scheduling.warm_cluster import Cluster
     from planner.solvers.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
@@ -42,11 +44,13 @@ __all__ += ["to_frame"]
 
 _HOMES = {
     "planner.solvers.progress": ("BoundRaised", "Event", "Finished", "IncumbentFound", "Note", "PhaseStarted"),
-    "planner.scheduling.cluster_session": ("Cluster",),
+    "planner.scheduling.warm_cluster": ("Cluster",),
     "planner.planning.frontier": ("Frontier",),
     "planner.instance.instance": ("Instance",),
     "planner.solvers.signals": ("Interrupter",),
-    "planner.cluster": ("Job", "Placement", "Topology"),
+    "planner.cluster.job": ("Job",),
+    "planner.cluster.placement": ("Placement",),
+    "planner.cluster.topology": ("Topology",),
     "planner.plan.plan": ("Plan",),
     "planner.sweeps.row_store": ("Row",),
     "planner.planning.solve": ("Session",),

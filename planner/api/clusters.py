@@ -8,9 +8,11 @@ from planner.argument_ranges import bounded
 from planner.errors import InputError
 
 if TYPE_CHECKING:
-    from planner.cluster import Job, Placement, Topology
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
+    from planner.cluster.topology import Topology
     from planner.plan.plan import Plan
-    from planner.scheduling.cluster_session import Cluster
+    from planner.scheduling.warm_cluster import Cluster
     from planner.simulation.simulate import Simulation
     from planner.simulation.simulated_routes import Fabric
 
@@ -36,7 +38,7 @@ def place(
     Parameters
     ----------
     topology
-        A topology's file, a Topology, or a warm `planner.cluster.Cluster`, which several threads may share.
+        A topology's file, a Topology, or a warm `planner.Cluster`, which several threads may share.
     job
         A job's or a plan's file, the content of a job's file as a dict, a Job or a Plan.
     busy
@@ -65,9 +67,9 @@ def place(
     """
     if objective not in ("locality", "step-time"):
         raise InputError(f"objective: must be one of locality, step-time (is {objective!r})")
-    from planner.cluster import read_job
-    from planner.scheduling.cluster_changes import opened
-    from planner.scheduling.cluster_session import place_by_time
+    from planner.cluster.job import read_job
+    from planner.scheduling.placement_step_time import place_by_time
+    from planner.scheduling.warm_cluster import opened
 
     cluster, taken, _ = opened(topology, busy, state, only)
     options: dict[str, Any] = {"busy": taken, "time_limit": time_limit, "seed": seed, "threads": threads}

@@ -177,8 +177,9 @@ def explain(
     from planner.plan.plan import Plan
     from planner.planning.explanation import explained, proven_plan
     from planner.planning.solve import read_question
-    from planner.solvers.progress import Reporter, turn
-    from planner.solvers.signals import Deadline, ended_by
+    from planner.solvers.progress import Reporter
+    from planner.solvers.search_deadline import Deadline, turn
+    from planner.solvers.signals import ended_by
 
     plan = instance if isinstance(instance, Plan) else None
     if isinstance(instance, (str, Path)) and holds_plan(Path(instance)):

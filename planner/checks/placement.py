@@ -9,7 +9,9 @@ from itertools import islice, pairwise, product
 
 from planner.checks.certificates import distance
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
-from planner.cluster import Job, Placement, Topology
+from planner.cluster.job import Job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology
 from planner.instance.instance import BLOCKS_AT, pinned_blocks
 from planner.physics.network.locality import domain_racks, lower_bound_split
 from planner.physics.plan_physics import PlanPhysics, racks_of

@@ -11,6 +11,7 @@ from typer import Argument, Exit
 import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
+from planner.cluster.hostlists import fold_names, read_hosts
 from planner.errors import InputError, hint
 from planner.files import read_json, read_text
 from planner.solvers.signals import uninterrupted
@@ -19,13 +20,14 @@ from planner.units import counted
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from planner.cluster import Job, Placement
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
     from planner.plan.certificate import Certificate
     from planner.scheduling.cluster_changes import Move, Running
-    from planner.scheduling.cluster_session import Cluster
+    from planner.scheduling.warm_cluster import Cluster
 
 
-# Names of the formats of `planner.formats.cluster_files`, here too so that a command's help loads no writer.
+# Names of the formats of `planner.formats.placed_job`, here too so that a command's help loads no writer.
 PLACED_FORMATS = ("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano")
 TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
@@ -85,10 +87,12 @@ def place(
     output: console.InsteadOfStdout = None,
     log: console.Log = None,
 ) -> None:
-    """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
+    """Print the free nodes that one job takes, by the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
-        from planner.formats.cluster_files import WRITERS, topology_note, topology_of
-        from planner.scheduling.cluster_changes import opened, replace_in_files
+        from planner.formats.cluster_files import topology_note, topology_of
+        from planner.formats.placed_job import WRITERS
+        from planner.scheduling.cluster_changes import replace_in_files
+        from planner.scheduling.warm_cluster import opened
 
     console.require_choice("--format", form, PLACED_FORMATS)
     job, running, by_step = given.job, given.running, search.objective != "locality"
@@ -99,15 +103,18 @@ def place(
     _require_one_job(job, given.nodes, given.mesh)
     if by_step and given.gpus_per_node is not None:
         raise InputError("--gpus-per-node: --objective step-time places whole racks; leave it out")
-    from planner.cluster import mesh_job, read_hosts, read_job
+    from planner.cluster.job import mesh_job, read_job
 
     if job is None:
         wanted: Job | Path = mesh_job(given.name, given.mesh, given.nodes, gpus_per_node=given.gpus_per_node)
     else:  # by step time it is a plan, read whole
         wanted = job if by_step else read_job(job, given.gpus_per_node)
     text = read_text(given.topology)
-    read = topology_of(text, given.topology, keys=given.label or (), name=given.topology_name)
-    cluster, busy, note = opened(read, read_hosts(given.busy, "--busy"), given.state)
+    cluster, busy, note = opened(
+        topology_of(text, given.topology, keys=given.label or (), name=given.topology_name),
+        read_hosts(given.busy, "--busy"),
+        given.state,
+    )
     notes = [f"{path}: {of}" for path, of in ((given.topology, topology_note(text)), (given.state, note)) if of]
     print(*notes, sep="\n", end="\n" if notes else "", file=sys.stderr)
     if running is not None:
@@ -140,7 +147,7 @@ def place(
 
 
 def placement_summary(placement: "Placement") -> str:
-    """Write the figures of a cluster placement, with their bounds, on one line."""
+    """Write the figures of a command's placement, with their bounds, on one line."""
     levels = ", ".join(
         f"{one.value} {' '.join(SINGULAR.get(x, x) if one.value == 1 else x for x in one.name.split())} "
         f"({'bound' if one.name in placement.certificate.minimizes else 'not searched, at least'} {one.bound})"
@@ -199,9 +206,10 @@ class ClusterInUse:
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster of a command from its topology file, and the jobs that run on it."""
-        from planner.cluster import Placement, read_hosts
+        from planner.cluster.placement import Placement
         from planner.formats.cluster_files import read_running, read_topology
-        from planner.scheduling.cluster_changes import Running, opened, own_placement
+        from planner.scheduling.cluster_changes import Running, own_placement
+        from planner.scheduling.warm_cluster import opened
 
         busy = read_hosts(self.busy, "--busy")
         cluster, taken, _ = opened(read_topology(self.topology, name=self.topology_name), busy, self.state)
@@ -265,8 +273,8 @@ def preempt(
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
-    from planner.cluster import fold_names, mesh_job, read_job
+    """Print which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
+    from planner.cluster.job import mesh_job, read_job
     from planner.scheduling.cluster_changes import preempt as solve
 
     _require_one_job(job, nodes, mesh)
@@ -289,8 +297,8 @@ def resize(
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
-    from planner.cluster import fold_names, mesh_job
+    """Print the nodes by which a running job grows or shrinks its data parallelism; the ranks that stay do not move."""
+    from planner.cluster.job import mesh_job
     from planner.scheduling.cluster_changes import own_placement
     from planner.scheduling.cluster_changes import resize as solve
 
@@ -317,8 +325,8 @@ def queue(
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Place queued jobs together, in queue order, with the fewest split groups; list the jobs that must wait."""
-    from planner.cluster import fold_names, read_job
+    """Print nodes for queued jobs, placed together in order with the fewest split groups, and the jobs that wait."""
+    from planner.cluster.job import read_job
     from planner.scheduling.cluster_changes import place_queue
 
     cluster, _ = files.opened()

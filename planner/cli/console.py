@@ -100,8 +100,7 @@ def read_pins(given: list[str] | None) -> dict[str, Any]:
     """Read the PATH=VALUE pins of a command; a value is JSON, or plain text where it is none."""
     from planner.sweeps.axes import values_by_path
 
-    texts = values_by_path("--pin", given or [])
-    return {path: json_or_text(value, f"--pin {path}") for path, value in texts.items()}
+    return {path: json_or_text(value, f"--pin {path}") for path, value in values_by_path("--pin", given or []).items()}
 
 
 def print_or_write(text: str, output: Path | None) -> None:
@@ -129,7 +128,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 
 @contextmanager
 def showable_plan(path: Path) -> Iterator["Plan"]:
-    """Read a plan for a command to show; where that fails, InputError with a rule that the plan breaks, if it does."""
+    """Read the plan that a command shows; where that fails, InputError with a rule that the plan breaks, if it does."""
     plan = read_plan(path)
     try:
         yield plan

@@ -142,7 +142,7 @@ def hf(
     output: console.InsteadOfStdout = None,
     name: Annotated[str | None, "Name of the model; its folder's or file's unless given."] = None,
 ) -> None:
-    """Write the model of a Hugging Face config.json as `workload.model` of an instance has it."""
+    """Print the model of a Hugging Face config.json as `workload.model` of an instance has it."""
     from planner.imports.huggingface import read_model
     from planner.physics.training.transformer import active_parameters, total_parameters
 
@@ -170,7 +170,7 @@ def launch(
     ] = None,
     placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
-    """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
+    """Print a training framework's flags for a plan's layout (-o: to a file): degrees, pipeline, batch, environment."""
     from planner.exports.launch import FORMS, STACKS, launch_file, run_of
     from planner.exports.runnable_layout import own_step, runnable_layout
     from planner.formats.cluster_files import placement_of
@@ -232,7 +232,7 @@ def import_(
     *,
     options: GridOptions,
 ) -> None:
-    """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
+    """Print an instance's grid made from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS, and what they leave open."""
     from planner.imports import grid_drafts
     from planner.imports.read_grid import import_grid
     from planner.instance.grid import Grid

@@ -19,7 +19,8 @@ from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import exists, read_json, read_text, write_atomically
 from planner.plan.plan_files import kind_of, read_plan
-from planner.solvers.signals import Deadline, ending_searches, interrupted
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import ending_searches, interrupted
 from planner.units import aligned, counted, few, memory, money
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def layouts(
     as_json: Annotated[bool, "Print the rows as JSON and nothing else."] = False,
     progress: console.ProgressOptions,
 ) -> None:
-    """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
+    """Print the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
     from planner.report.tables import layout_rows
     from planner.sweeps.row_store import write_table
 
@@ -302,7 +303,7 @@ def explain(
     *,
     progress: console.ProgressOptions,
 ) -> None:
-    """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
+    """Print why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
     from planner.report.explained_plan import explanation_text
     from planner.report.summary import fitted, terminal_width
 
@@ -395,8 +396,9 @@ def compare(
 
 
 def kept_types() -> "dict[str, type[BaseModel]]":
-    """Return the types of the files that users keep, by kind."""
-    from planner.cluster import Job, Placement
+    """Return the types whose JSON Schema `planner schema` prints, by kind: instance, plan, job and placement."""
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
     from planner.instance.instance import Instance
     from planner.plan.plan import Plan
 
@@ -419,7 +421,7 @@ def report(
     plans: Annotated[list[Path], Argument(help="Plan files (JSON), one or more.")],
     output: Annotated[Path, "Write the page here (HTML)."],
 ) -> None:
-    """Write plans as one self-contained page: maps, bars, layout, fabric, placement and proofs."""
+    """Read plan files and write one self-contained page to -o: maps, bars, layout, fabric, placement and proofs."""
     from planner.report.page.page import report_page
 
     if output.suffix.lower() not in (".html", ".htm"):

@@ -53,7 +53,7 @@ def sweep(
     progress: console.ProgressOptions,
     plans: Annotated[Path | None, "Write complete plans into this folder."] = None,
 ) -> None:
-    """Solve an instance at every point of a grid; write one row per point as it finishes."""
+    """Solve an instance at every point that --vary and --pairs give; write a row to -o as each point finishes."""
     from planner.sweeps.axes import canonical, in_shard, points_of, read_changes, read_pairs, shard_of, values_by_path
     from planner.sweeps.row_store import FAILED, Store, journal_of
     from planner.sweeps.sweep_run import READ_FIRST, SweepOptions, dask_executor, rows_of, tasks_for
@@ -146,7 +146,7 @@ def plot(
         str, "Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier."
     ] = "min-min",
 ) -> None:
-    """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
+    """Read a sweep's rows and draw them to -o: plans, their frontier, points without a plan, where decisions change."""
     from planner.report import plots
 
     form = output.suffix.removeprefix(".").lower()

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from planner.checks.cables import free_by_exchange
-from planner.cluster import fold, fold_names, width
+from planner.cluster.hostlists import fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric, up_to_cm
 from planner.files import csv_text
 from planner.formats import topologies
-from planner.formats.cluster_files import site_rows
-from planner.formats.topologies import tree
+from planner.formats.topologies import site_rows, tree
 from planner.physics.network.clos_fabric import Design, Ints
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.fabric_cables import WAN_GATEWAY, switch_counts

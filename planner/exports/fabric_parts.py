@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.cluster import PREFIX, width
+from planner.cluster.hostlists import PREFIX, width
 from planner.errors import InputError, InternalError
 from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, write_atomically, write_streamed
 from planner.formats.yaml_text import dump

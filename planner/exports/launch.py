@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from planner.checks.layout import broken_rules
-from planner.cluster import HOST_GPUS
+from planner.cluster.job import HOST_GPUS
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.cluster import Placement, Topology
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology
 from planner.errors import InputError, shown
 from planner.formats.topologies import children_of, from_layers, gpus_of_node, heights, leaf_of
 from planner.formats.yaml_text import dump

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
-from planner.formats.yaml_text import RecipeText
+from planner.formats.recipe_text import RecipeText
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.workload import RECOMPUTE_MODULES
 
@@ -66,12 +66,12 @@ class LocatedText(str):
         return made
 
     def part(self, start: int, end: int | None = None) -> "LocatedText":
-        """Return the characters of a script's text from start to end, with their offsets."""
+        """Return the characters of a shell script's text from start to end, with their offsets."""
         return LocatedText(self[start:end], self.offsets[start:end])
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """First offset in the script and the one behind the last; None: the text is computed or of several places."""
+        """First offset in the shell script and the one behind the last; None: text computed or of several places."""
         start = self.offsets[0] if self.offsets else NOWHERE
         if start == NOWHERE or self.offsets != tuple(range(start, start + len(self))):
             return None
@@ -114,16 +114,16 @@ class Script(RecipeText):
 
     @property
     def flags(self) -> dict[str, LocatedText | None]:
-        """Values of a script by flag, without its dashes, underscores as dashes but in dotted names; the last holds."""
+        """Values of a shell script's flags without dashes, underscores as dashes save in dotted names; last holds."""
         return {item.key: item.value for item in self.items if item.is_flag}
 
     @property
     def overrides(self) -> dict[str, LocatedText]:
-        """Values of a script's overrides `model.key=value` by dotted path; the last holds."""
+        """Values of a shell script's overrides `model.key=value` by dotted path; the last holds."""
         return {item.key: item.value for item in self.items if item.value is not None and not item.is_flag}
 
     def unsure(self, name: str, holding: Word | None = None) -> str:
-        """Return where a script may give a variable, or the value of one assignment, another value; nothing if nowhere.
+        """Return where a shell script may give a variable, or one assignment's, another value; nothing if nowhere.
 
         To assign its own text with more added gives no other value; arithmetic on it does.
         """
@@ -136,12 +136,12 @@ class Script(RecipeText):
         return f"assigned at {self.lines(at)}{', in a branch' * branch}"
 
     def lines(self, offsets: Iterable[int]) -> str:
-        """Return the line numbers of offsets in a script, in words."""
+        """Return the line numbers of offsets in a shell script, in words."""
         lines = sorted({self.line(offset) for offset in offsets})
         return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}"
 
     def line(self, offset: int) -> int:
-        """Return the line number of an offset in a script, from 1."""
+        """Return the line number of an offset in a shell script, from 1."""
         return self.text.count("\n", 0, offset) + 1
 
     def why_unknown(self, value: str) -> str:
@@ -160,11 +160,11 @@ class Script(RecipeText):
         return [item for item in self.items if item.key == key and item.is_flag == bool(self.dashes)]
 
     def place(self, key: str) -> int | None:
-        """Return the offset in a script of the last flag or override of a name."""
+        """Return the offset in a shell script of the last flag or override of a name."""
         return next((item.word.start for item in reversed(self._named(key))), None)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a flag or override of a script, add it next to the first of `likes` there, or remove it where it is None.
+        """Set a flag or override of a shell script, add it next to the first of `likes`, or remove it where it is None.
 
         Raise InputError where the present one is in a branch, has several values, or is computed by the shell.
         """
@@ -198,7 +198,7 @@ class Script(RecipeText):
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
 
     def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
-        """Replace a script's value, or its variable's. InputError: computed, or assigned in a branch or repeatedly."""
+        """Replace a shell script's value, or its variable's. InputError: computed, or assigned in a branch or twice."""
         if located == new:
             return
         at = item.word.start if item else max(0, *located.offsets[:1])
@@ -458,7 +458,7 @@ def _value(node: ast.expr) -> int:
 
 
 def typed(text: str | None) -> Any:
-    """Parse the text of a script's flag or override as True or False, None, a whole number, or else the text itself."""
+    """Parse a shell script's word for a flag or override as True or False, None, a whole number, or else as text."""
     if text is None:  # a flag without a value is on
         return True
     plain = {"true": True, "false": False, "null": None}.get(text.lower(), None if text == "None" else text)
@@ -466,7 +466,7 @@ def typed(text: str | None) -> Any:
 
 
 class Started(NamedTuple):
-    """GPUs that a launch script starts, None: not stated; the statements of nodes, GPUs of each and GPUs by name."""
+    """GPUs that a shell or Slurm script starts, None: not stated; its statements of nodes and GPUs by name."""
 
     gpus: int | None
     nodes: Mapping[str, LocatedText]
@@ -475,7 +475,7 @@ class Started(NamedTuple):
 
 
 def started(script: Script) -> Started:
-    """Return nodes and GPUs that a script states: torchrun, variables, srun, #SBATCH; a task is one GPU."""
+    """Return nodes and GPUs that a shell or Slurm script states: torchrun, variables, srun, #SBATCH; one GPU a task."""
     known = {f"--{key}": value for key, value in script.flags.items() if value is not None} | script.variables
     known |= {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
 

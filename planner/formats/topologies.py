@@ -1,4 +1,4 @@
-"""Topologies: rows of any file validated and made one; Slurm's topology.conf and topology.yaml, read and written."""
+"""Topologies: made of the rows of a file or of a plan's fabric; Slurm's topology.conf and topology.yaml, both ways."""
 
 import re
 from collections import Counter, defaultdict
@@ -6,9 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from planner.cluster import HOST_GPUS, MAX_NAMES, Placement, Topology, TopologyBlock, TopologySwitch, expand, fold_names
+from planner.cluster.hostlists import MAX_NAMES, PREFIX, expand, fold_names, width
+from planner.cluster.job import HOST_GPUS
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError, hint
 from planner.formats.yaml_text import Node, dump, parse
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import SiteFabric
 from planner.units import few
 
 SHOWN = 20  # Further complaints are counted, not printed: a file with one fault may have a thousand.
@@ -24,7 +29,7 @@ _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 
 
 class Hostlists:
-    """The hostlists of one topology file, which together may expand to at most `MAX_NAMES` names."""
+    """The hostlists of one topology file, whose sum may expand to at most `MAX_NAMES` names."""
 
     def __init__(self, source: str) -> None:
         self.source, self.count = source, 0
@@ -75,7 +80,7 @@ def leaf_of(topology: Topology) -> dict[str, str]:
 
 
 def gpus_of_node(placed: Placement) -> int:
-    """Return the ranks that fill a node of a placed job before the next, one a GPU: 8 where none are stated."""
+    """Return the GPUs of each node of a placed job, which its ranks fill node by node: 8 where none are stated."""
     return placed.gpus_per_node or HOST_GPUS
 
 
@@ -427,3 +432,46 @@ def write_yaml(topology: Topology) -> str:
         own = {"cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
         documents.append({"topology": "blocks", **own})
     return "---\n" + dump(documents)
+
+
+def plan_topology(plan: Plan, source: str) -> Topology:
+    """Make a topology of a plan's fabric, racks named as its placement does. InputError: no fabric or no racks."""
+    if plan.fabric is None or not plan.fabric.sites:
+        raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
+    racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
+    if plan.sites:
+        racks = {site.id: site.racks for site in plan.sites.sites}
+    if sum(racks.values()) > MAX_NAMES:
+        problem = f"{sum(racks.values()):,} racks, more than {MAX_NAMES:,}"
+        raise InputError(f"{source}: sites: {problem}; run `planner check` on the plan")
+    several = len(plan.fabric.sites) > 1
+    rows: list[TopologyRow] = []
+    for site, fabric in sorted(plan.fabric.sites.items()):
+        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1:
+            where = f"{source}: fabric.sites.{site}"
+            raise InputError(f"{where}: no racks, or a leaf domain of none; run `planner check` on the plan")
+        rows += site_rows(site, fabric, racks[site], site, f"{site}-" if several else "")
+    if several:
+        rows.append(TopologyRow("fabric.sites", "wan", children=tuple(sorted(plan.fabric.sites))))
+    return tree(source, rows)
+
+
+def site_rows(site: str, fabric: SiteFabric, racks: int, root: str, prefix: str = "") -> Iterator[TopologyRow]:
+    """Yield the topology of a plan's site, a row a switch up to its root: racks by leaf domain, the last part-full."""
+    where, digits = f"fabric.sites.{site}", width(racks)
+    size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
+    leaves = []
+    for i, first in enumerate(range(0, racks, size)):
+        leaves.append(f"{prefix}leaf{i}")
+        numbers = range(first, min(first + size, racks))
+        yield TopologyRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{number:0{digits}d}" for number in numbers))
+    below, domains_below = tuple(leaves), 1
+    for word, domains in (("pod", per_pod), ("zone", fabric.leaf_domains_per_zone)):
+        each = max(1, domains // domains_below)
+        blocks = [below[i : i + each] for i in range(0, len(below), each)]
+        if domains and len(blocks) > 1:
+            for i, block in enumerate(blocks):
+                yield TopologyRow(where, f"{prefix}{word}{i}", children=block)
+            below = tuple(f"{prefix}{word}{i}" for i in range(len(blocks)))
+            domains_below = domains
+    yield TopologyRow(where, root, children=below)

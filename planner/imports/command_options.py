@@ -10,7 +10,7 @@ from planner.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Options of `planner init`: the user's figures for a first instance; None: taken from an example."""
+    """Command options of `planner init`: the user's figures for a first instance; None: taken from an example."""
 
     sites: Annotated[int, "Number of candidate sites; 0: one cluster without a grid."] = 0
     budget: Annotated[float | None, "Dollars for all that is bought, such as 3e9."] = None
@@ -23,7 +23,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOptions:
-    """Options of `planner grid import` that complete or override the files of a grid. InputError: `at` is no place."""
+    """Command options of `planner grid import` that complete or override a grid's files. InputError: `at` no place."""
 
     radius_km: Annotated[float, "Plants this near a larger one join its node (plant lists)."] = 25.0
     positions: Annotated[Path | None, "Table bus, lat, lon for a MATPOWER case."] = None
@@ -47,7 +47,7 @@ class GridOptions:
 
     @property
     def place(self) -> tuple[float, float] | None:
-        """Latitude and longitude of `planner grid import --at`, in degrees."""
+        """Latitude and longitude of the option --at of `planner grid import`, in degrees."""
         latitude, _, longitude = (self.at or "").partition(",")
         with suppress(ValueError):
             place = float(latitude), float(longitude)
@@ -58,7 +58,7 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricWish:
-    """Options of `planner fabric design`: the fabric wanted; None: its usual value, or, all None, that of a file."""
+    """Command options of `planner fabric design`: the fabric wanted; None: the usual value, or, all None, a file's."""
 
     hosts: Annotated[int | None, "Hosts, or racks, that the fabric joins; all are cabled."] = None
     gpus_per_host: Annotated[int | None, "GPUs of a host, each with its NIC."] = None

@@ -329,7 +329,7 @@ def text(data: Any, depth: int = 0) -> str:
 
 
 def shortage(grid: Grid) -> Iterator[str]:
-    """Minimise the MW by which lines and plants fall short of a grid's own load; yield a sentence for each rule."""
+    """Minimise the MW by which an imported grid falls short of its own load; yield a sentence for each rule."""
     import numpy as np
     from scipy import sparse
     from scipy.optimize import linprog

@@ -39,8 +39,7 @@ def read_model(path: Path) -> Model:
     """Read the model of a config.json. InputError: family unknown, a figure missing, or layers unlike any here."""
     if path.is_dir():
         path = path / "config.json"
-    name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return read_config(read_json(path), str(path), name)
+    return read_config(read_json(path), str(path), path.resolve().parent.name if path.stem == "config" else path.stem)
 
 
 def read_config(data: Any, where: str, name: str) -> Model:

@@ -30,7 +30,7 @@ PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the instances that ship with planner: of the package, or of the checkout it runs from."""
+    """Return the folder of the instance files that ship with planner, in the package or the checkout that runs."""
     package = Path(str(resources.files("planner")))
     inside = package / "shipped"  # where the wheel has instances/
     return inside if inside.is_dir() else package.parent / "instances"
@@ -50,7 +50,7 @@ def instance_path(given: Path) -> Path:
 
 
 def read_instance_file(given: Path) -> dict[str, Any]:
-    """Read an instance's data, or a plan's instance, with any `config.json` read. InputError: the file is neither."""
+    """Read an instance file, or a plan file's instance, with any `config.json` imported. InputError: it is neither."""
     path = instance_path(given)
     return instance_data(read_data(path), str(given), path.parent)
 
@@ -62,7 +62,7 @@ def holds_plan(given: Path) -> bool:
 
 
 def instance_data(data: Any, where: str, folder: Path) -> dict[str, Any]:
-    """Return the data of an instance, given or from a plan's data, with the model of a `config.json` in a folder read.
+    """Return the data of an instance file or of a plan's, with the model of a `config.json` in a folder imported.
 
     Data of another kind, no object, or a configuration that is not readable: InputError.
     """
@@ -83,7 +83,7 @@ def instance_data(data: Any, where: str, folder: Path) -> dict[str, Any]:
 
 
 class FabricParts(NamedTuple):
-    """Usual parts of a fabric: switches whose ports have a NIC's rate, larger ones, and a transceiver, priced."""
+    """Usual fabric parts of a first instance: switches whose ports have a NIC's rate, larger ones, a transceiver."""
 
     switches: Sequence[str]
     optics: str

@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.cluster import Placement, fold_names, natural
+from planner.cluster.hostlists import fold_names, natural
+from planner.cluster.placement import Placement
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
 from planner.files import parse_json
-from planner.formats import cluster_files
+from planner.formats import placed_job
+from planner.formats.recipe_text import TableText
 from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.topologies import gpus_of_node
-from planner.formats.yaml_text import YAML, TableText, read_yaml_data
+from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, OwnRun, RunValues
 from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems, leaves
@@ -212,7 +214,7 @@ def deepspeed_run(values: RunValues) -> OwnRun:
 
 
 def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
-    """Yield doubts that a training run is the instance's: a model that it does not state, or another software stack."""
+    """Yield doubts that a user's recipe is for the instance: it states no model, or is of another software stack."""
     work = instance.workload
     if not run.model:
         yield f"states no figures of the model, and is taken for {work.model.name}'s"
@@ -286,7 +288,7 @@ def model_differences(run: OwnRun, instance: Instance) -> list[str]:
 def written_like(
     text: str, path: Path, run: LaunchRun, instance: Instance, placed: Placement | None = None
 ) -> tuple[str, list[str]]:
-    """Return a user's recipe with the plan's choices in it, and a line on each. InputError: of another question."""
+    """Write a plan's choices into a user's recipe; return it, and a line on each. InputError: of another question."""
     file = run_of_text(text, path)
     for problem in model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
@@ -427,9 +429,9 @@ def _change_nodes(recipe: TableText | Script, run: LaunchRun, placed: Placement 
         at = recipe.line_start(next(iter(recipe.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
-        recipe.tell(f"submit it by {cluster_files.sbatch_line(placed)}")
-    form, start = "hostfile", cluster_files.srun_line(placed)
+        recipe.tell(f"submit it by {placed_job.sbatch_line(placed)}")
+    form, start = "hostfile", placed_job.srun_line(placed)
     if "--nproc-per-node" in stated.per_node:
-        form, start = "torchrun", cluster_files.torchrun_line(placed, f"{placed.job}.torchrun")
+        form, start = "torchrun", placed_job.torchrun_line(placed, f"{placed.job}.torchrun")
     made = f"`planner place --format {form} -o {placed.job}.{form}`"
     recipe.tell(f"the placement's order of ranks is kept by `{start}`, with {made}")

@@ -17,7 +17,7 @@ from planner.models.joint.strategy_space import MICRO_BATCHES, JointProblem
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.outcome import Stop
-from planner.solvers.signals import Deadline, first_plan_found
+from planner.solvers.search_deadline import Deadline, first_plan_found
 
 SMALL_BATCH = 12  # sequences up to which each share is searched exactly: more has too many ways to make it up
 EPS = 1e-9  # relative: bounds and values are sums of the same floats

@@ -28,7 +28,7 @@ from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, W
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, relative_gap
 from planner.solvers.registry import second_proof
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 Term = tuple[str, int, float]  # demand, option, rate on the edge
 Shares = dict[tuple[str, int], float]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.cluster import parse
+from planner.cluster.hostlists import parse
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
 from planner.instance.instance import Instance
 from planner.instance.network import Switch, Wan

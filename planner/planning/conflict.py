@@ -24,7 +24,7 @@ from planner.plan.certificate import Conflict, decision_of
 from planner.planning.changed_instance import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 from planner.units import counted, money, rounded, to_one
 
 MEMORY = "memory"

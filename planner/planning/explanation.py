@@ -39,7 +39,7 @@ from planner.planning.conflict import briefly
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.solve import column_of, solve_instance
 from planner.solvers.progress import Progress, start
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 from planner.units import words
 
 ROUNDING = 1e-9  # relative: days that differ by less are the same

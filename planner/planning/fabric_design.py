@@ -35,7 +35,7 @@ from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.simulate import MAX_PLANES, part_of_design
 from planner.simulation.simulated_routes import permutation
 from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 from planner.units import money, ratio, to_one
 
 KINDS: dict[FabricFamily, tuple[str, range]] = {  # in words, and the tiers that a family can have

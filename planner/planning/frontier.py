@@ -35,8 +35,8 @@ from planner.planning.changed_instance import as_asked, in_days_of_training
 from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
-from planner.solvers.progress import Progress, report, start, turn
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.progress import Progress, report, start
+from planner.solvers.search_deadline import Deadline, OutOfTimeError, turn
 
 POINTS = 9  # of a curve at most, the plan that it is drawn around among them
 STEP = 1.5  # from the size of a plan down to that of the next question

@@ -33,9 +33,10 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.planning.changed_instance import latest_start_days, solved_with, start_days
 from planner.simulation.simulated_slowdown import factor, transport_slowdown_of
+from planner.solvers.model_files import models_wanted
 from planner.solvers.outcome import relative_gap
-from planner.solvers.progress import models_wanted
-from planner.solvers.signals import ENDED, Cause, Deadline, finishing
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import ENDED, Cause, finishing
 
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 

@@ -30,7 +30,8 @@ from planner.planning.changed_instance import as_asked, in_fewest_days
 from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Progress
-from planner.solvers.signals import ENDED, Deadline, first_plan_found
+from planner.solvers.search_deadline import Deadline, first_plan_found
+from planner.solvers.signals import ENDED
 
 START = 0.4  # of the ideal compute: a usual utilisation, from which the bracket is sought
 STEP_DOWN = 4  # by which compute falls where it has no plan at all, so that nothing tells how far it is too large

@@ -34,11 +34,13 @@ from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_arou
 from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives
 from planner.planning.joint_plan import inspection, known_answer, plan_of, unanswered
 from planner.planning.load import load_instance
-from planner.solvers import signals
+from planner.solvers import search_deadline, signals
+from planner.solvers.model_files import recording
 from planner.solvers.outcome import UnansweredError, relative_gap
-from planner.solvers.progress import Event, Progress, Reporter, recording, start, turn
+from planner.solvers.progress import Event, Progress, Reporter, start
 from planner.solvers.registry import SOLVERS
-from planner.solvers.signals import ENDED, Deadline, Interrupter, OutOfTimeError, ended_by, ending_at_once
+from planner.solvers.search_deadline import Deadline, OutOfTimeError, turn
+from planner.solvers.signals import ENDED, Interrupter, ended_by, ending_at_once
 
 
 def solve_instance(
@@ -96,7 +98,7 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
         return plan_of_pools(instance, solving)
 
     def alone(asked: Instance) -> Plan:
-        with signals.with_a_first_plan_of_its_own():
+        with search_deadline.with_a_first_plan_of_its_own():
             return _decided(asked, replace(solving, cache=JointCache(), first=None), seek_others=False)
 
     if instance.objective.minimize == "loss":

@@ -15,7 +15,7 @@ from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
 from planner.planning.changed_instance import start_days
 from planner.report.decisions import Statement, days
-from planner.solvers.signals import FIRST_PLAN_SECONDS
+from planner.solvers.search_deadline import FIRST_PLAN_SECONDS
 from planner.units import amount, counted, few, memory, money, percent, ratio, short, short_percent, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone

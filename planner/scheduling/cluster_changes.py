@@ -9,28 +9,29 @@ from typing import Any
 from pydantic import Field
 
 from planner.argument_ranges import bounded
-from planner.cluster import Job, Placement, Slot, Topology, fold_names, read_hosts, read_job
-from planner.errors import InputError, hint
+from planner.cluster.hostlists import fold_names, read_hosts
+from planner.cluster.job import Job, Slot, read_job
+from planner.cluster.placement import Placement
+from planner.errors import InputError
 from planner.files import read_json
-from planner.formats.cluster_files import placement_of, read_states, read_topology
+from planner.formats.cluster_files import placement_of
 from planner.instance.base_types import Frozen
 from planner.models import Options
 from planner.models.placement import placement_changes as changes
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, bounded_packing, solve
-from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, count_to_reach
+from planner.models.placement.placement_problem import Kind, Packing, PlacementProblem, Unit, count_to_reach
 from planner.plan.certificate import Certificate
-from planner.scheduling import cluster_session as session
-from planner.scheduling.cluster_session import Cluster, Unit, options_of
+from planner.scheduling import warm_cluster as session
+from planner.scheduling.warm_cluster import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
-from planner.units import few
 
 Piece = tuple[int, int, tuple[int, ...]]  # (job, leaf, ranks): the nodes of a group on one leaf
 Kept = tuple[Slot, list[Unit | None]]  # a group of the new job, and the segments that it keeps, None for a missing one
 
 
 class Move(Frozen):
-    """The move of one rank of a job on a cluster: its node before and after; null where there is none."""
+    """One move of a cluster's change: a job's rank with its node before and after; null where there is none."""
 
     job: str
     rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
@@ -39,21 +40,21 @@ class Move(Frozen):
 
 
 class Mended(Frozen):
-    """A running job on a cluster after a repair or a resize, and the moves that lead there."""
+    """A running job after the cluster's change, a repair or a resize, and the moves that lead there."""
 
     placement: Placement
     moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
 
 
 class Running(Frozen):
-    """A job that runs on a cluster, and what stopping or moving it costs."""
+    """A running job that a change of the cluster may stop or move, and what stopping it costs."""
 
     placement: Placement
     priority: int = Field(1, ge=0, description="Cost of stopping one node of it.")
 
 
 class Preemption(Frozen):
-    """A preemption: jobs to stop on a cluster so that another fits, and where it then runs."""
+    """A change of the cluster by preemption: running jobs to stop so that another fits, and where it then runs."""
 
     stop: tuple[str, ...]
     cost: int | None = Field(description="Sum of priority times nodes; null where not even stopping all is enough.")
@@ -62,7 +63,7 @@ class Preemption(Frozen):
 
 
 class Defragmentation(Frozen):
-    """A defragmentation: moves that free whole leaves of a cluster, in an order in which each finds its node free."""
+    """A change of the cluster by defragmentation: moves that free whole leaves, in an order that works."""
 
     leaves: tuple[str, ...]
     moves: tuple[Move, ...]
@@ -70,7 +71,7 @@ class Defragmentation(Frozen):
 
 
 class Queued(Frozen):
-    """The outcome of a cluster's queue: jobs placed together, and those that must wait."""
+    """The change of a cluster by its queue: queued jobs placed together, and those that must wait."""
 
     placements: tuple[Placement, ...]
     waiting: tuple[str, ...]
@@ -89,7 +90,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
         raise InputError("queue: has no job; give one or more")
-    counted = [session.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
+    counted = [problems.in_units(job, cluster.leaves, cluster.taken()) for job in jobs]
     own, units, leaves = [each.q for each in counted], counted[0].units, counted[0].q.leaves
     admitted, reasons, left, size = list[int](), list[str](), own[0].free, jobs[0].segment_nodes
     for i, part in enumerate(own):
@@ -127,7 +128,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         split = [(k - first, pieces) for k, pieces in solution.packing.split if k in mine]
         # The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
         alone = changed(bounded_packing(own[i], Packing(whole=whole, split=split)), **effort)
-        own_units = session.Counted(own[i], units, counted[i].level)
+        own_units = problems.Counted(own[i], units, counted[i].level)
         placements.append(session.placement(cluster, jobs[i], own_units, alone, seed))
         units = [free[count:] for free, count in zip(units, problems.used(own[i], alone.packing), strict=True)]
         first = mine.stop
@@ -304,7 +305,7 @@ def replace(
 def replace_in_files(
     cluster: Cluster, job: Job | Path, running: Path, failed: str, *, busy: Sequence[str], **options: Any
 ) -> Placement:
-    """Replace a cluster's failed nodes in a placement's file; the job's nodes are its own, though named as busy."""
+    """Replace a cluster's failed nodes under the job of a placement's file, whose nodes are its own though busy."""
     placed, hosts = placement_of(read_json(running), running), read_hosts(failed, "--replace")
     cluster.set_busy(busy)
     if not set(hosts) & set(placed.nodes):
@@ -387,9 +388,9 @@ def _mended(
     level, found = _level(job), job.levels
     if cluster.trees > 1:
         homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
-        trees = [session.only(cluster, problem, {tree}) for tree in range(cluster.trees)]
+        trees = [problems.only(cluster.leaves, problem, {tree}) for tree in range(cluster.trees)]
         # Where nobody stays, any tree will do.
-        problem = session.only(cluster, problem, homes) if homes else max(trees, key=lambda tree: tree.free)
+        problem = problems.only(cluster.leaves, problem, homes) if homes else max(trees, key=lambda tree: tree.free)
     groups = [changes.IncompleteGroup(frozenset(_on(cluster, units)), units.count(None)) for _, units in kept]
     solution, reason, by_rank = changes.repair(problem.leaves, groups, options), "", dict[int, str]()
     outcome: Outcome[Any] = Outcome(stop=Stop.PROVED, infeasible=True) if solution is None else solution.outcome()
@@ -441,31 +442,6 @@ def _mended(
     )
     moves = tuple(Move(job=job.name, rank=rank, old=old, new=new) for rank, old, new in steps)
     return Mended(placement=placed, moves=moves)
-
-
-def opened(
-    topology: Cluster | Topology | str | Path,
-    busy: Iterable[str] | str,
-    state: str | Path | None,
-    only: Iterable[str] | str | None = None,
-) -> tuple[Cluster, list[str], str | None]:
-    """Return a cluster; nodes to leave out too: `busy`, those taken by the `state` file, all but `only`; its note."""
-    if isinstance(topology, (str, Path)):
-        topology = read_topology(Path(topology))
-    cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
-    taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
-    if state is not None:
-        states, known = read_states(state), cluster.leaf_of.keys()
-        if strange := sorted((states.free | states.busy | states.down) - known):
-            are = "is no node" if len(strange) == 1 else "are no nodes"
-            listed = few([repr(node) for node in strange])
-            raise InputError(f"{state}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
-        taken.extend(sorted(known - states.free))  # those not listed are down
-        note = states.note
-    if only is not None:
-        own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
-        taken.extend(node for node in cluster.leaf_of if node not in own)
-    return cluster, taken, note
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:

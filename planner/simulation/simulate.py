@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from planner.cluster import parse
+from planner.cluster.hostlists import parse
 from planner.errors import InputError
 from planner.files import csv_rows, read_json, read_text
 from planner.instance.base_types import Frozen, range_of

@@ -15,9 +15,9 @@ from ortools.sat.python import cp_model
 
 from planner.solvers import highs, signals
 from planner.solvers.highs import HighsModel
+from planner.solvers.model_files import begin_cpsat, end
 from planner.solvers.outcome import Floats, Outcome, Stop, Values, believed, run_twice
-from planner.solvers.progress import begin_cpsat, end
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 SOLVER = f"CP-SAT {version('ortools')}"
 
@@ -58,10 +58,9 @@ def run(
     whether Ctrl-C returns the incumbent at once, else it is raised after the call; where signals end searches, or an
     interrupter was given, these stop it in any case.
     """
-    deadline = Deadline(time_limit)
 
     def once(presolve: bool) -> Outcome[Values]:
-        solver, limit = cp_model.CpSolver(), deadline.limit
+        solver, limit = cp_model.CpSolver(), Deadline(time_limit).limit
         solver.parameters.num_workers = threads or 1
         solver.parameters.random_seed = seed
         # CP-SAT would take Ctrl-C for itself and return as if a limit had been reached.

@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import InputError
+from planner.solvers.model_files import begin_highs, end, models_wanted, write_highs
 from planner.solvers.outcome import TOLERANCE, Floats, Outcome, Stop, Values, believed, run_twice
-from planner.solvers.progress import begin_highs, end, models_wanted, write_highs
-from planner.solvers.signals import Deadline, asked_to_end, interrupted, interruptible
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import asked_to_end, interrupted, interruptible
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 
@@ -308,7 +309,7 @@ class HighsSearch:
             self.lazy |= {*range(self.h.getNumRow() - len(rows), self.h.getNumRow())}
 
     def run(self) -> Any:
-        """Run HiGHS on the present MILP until the deadline and return its model status."""
+        """Run the HiGHS solver on the present MILP until the deadline and return its model status."""
         if self.deadline.passed:
             return _Status.kTimeLimit
         # HiGHS counts the time of all its runs together.
@@ -323,11 +324,11 @@ class HighsSearch:
         return status
 
     def point(self) -> Floats:
-        """Return the values of all columns of the MILP in HiGHS."""
+        """Return the values of all columns of the HiGHS solver's solution."""
         return np.asarray(self.h.getSolution().col_value)
 
     def relax(self, fixed: Floats | None = None, *, quick: bool = False, turned: bool = False) -> Any:
-        """Solve the MILP with integers relaxed, or fixed at whole values, and add lazy rows until none is broken."""
+        """Run the HiGHS solver, integers relaxed or fixed at whole values, adding lazy rows until none is broken."""
         # `turned`: the objective is another one than in the run before. The point is then still feasible, and the
         # primal simplex starts from it; new rows are for the dual simplex. Measured on 10,000 buses: two thirds of the
         # time of the dual alone.
@@ -349,7 +350,7 @@ class HighsSearch:
             self.add(rows)
 
     def tighten(self) -> Any:
-        """Tighten the big-M of each gated column of a MILP to its largest value relaxed, which adds lazy rows too."""
+        """Tighten by HiGHS each gated column's big-M to its largest value relaxed, which adds lazy rows too."""
         # A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
         lp = self.h.getLp()
         costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
@@ -374,7 +375,7 @@ class HighsSearch:
         return status
 
     def forget(self, rows: list[int]) -> None:
-        """Drop lazy rows from HiGHS, dense as they are; the few that matter are added again."""
+        """Drop lazy rows from the HiGHS solver, dense as they are; the few that matter are added again."""
         kept = np.delete(np.arange(self.h.getNumRow()), rows)
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
@@ -382,13 +383,13 @@ class HighsSearch:
         self.rows.forget()
 
     def restore(self) -> None:
-        """Make the integers of the MILP in HiGHS whole and free again."""
+        """Make the integers in the HiGHS solver whole and free again."""
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kInteger), dtype=np.uint8)
         self.h.changeColsBounds(len(self.whole), self.whole, self.low, self.high)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
     def search(self, relative_gap: float, absolute_gap: float) -> SearchResult:
-        """Return the best point of the MILP that satisfies all rows, lazy ones included."""
+        """Run the HiGHS solver to the best point that satisfies all rows of its MILP, lazy ones included."""
         # The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the
         # value stays and the proof is done. Where no values of the other columns complete the integers, the rows that
         # were added exclude them.
@@ -484,7 +485,7 @@ def run(
 
 
 def lower_bound(model: Any, *, time_limit: float | None = None) -> float | None:
-    """Return a proven lower bound on a minimizing Pyomo model, from its relaxation in HiGHS; None where it has none."""
+    """Return a lower bound on a minimizing Pyomo model, proven by its relaxation in HiGHS; None where it has none."""
     require_highs()
     search = HighsSearch(model, None, OPTIONS, time_limit)  # lazy rows would only raise it
     if not search.stated.minimizes or len(search.h.getLp().a_matrix_.value_) > MAX_NONZEROS:

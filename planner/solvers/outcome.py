@@ -79,7 +79,7 @@ class Outcome(Generic[T]):
         return cast("Outcome[U]", replace(cast("Outcome[Any]", self), solution=solution))
 
     def certificate(self, **decision: Any) -> Certificate:
-        """Return a decision's certificate: the solver's fields from this outcome, the others as given."""
+        """Turn a solver's outcome into a decision's certificate, whose other fields are given."""
         figures = ("status", "objective", "bound", "solver", "variables", "constraints", "seconds")
         gap = relative_gap(self.objective, self.bound)
         return Certificate(gap=gap, **{name: getattr(self, name) for name in figures}, **decision)
@@ -140,7 +140,7 @@ def run_twice(
 
 
 def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
-    """Return a test of rules for conflict that runs only where no answer on fewer or on more rules decides it."""
+    """Return a test of rules for conflict that solves only where no outcome on fewer or more rules decides it."""
     judged = {frozenset(rules): True}
 
     def asked(some: frozenset[str]) -> bool:
@@ -153,7 +153,7 @@ def remembered(conflicting: Conflicting, rules: Sequence[str]) -> Conflicting:
 
 
 def smallest_conflict(conflicting: Conflicting, rules: Sequence[str]) -> list[str]:
-    """Return a smallest set of rules in conflict together, the later ones before others (QuickXplain, Junker 2004)."""
+    """Reduce rules that no solution keeps to a smallest such set, later ones first (QuickXplain, Junker 2004)."""
     # None of them can be left out, but for those of which the question does not know whether the others conflict. One
     # is returned at least; whether nothing at all conflicts is not asked.
 

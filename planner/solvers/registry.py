@@ -6,7 +6,8 @@ from typing import Any
 
 from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
 from planner.solvers.outcome import TOLERANCE, Outcome, Values
-from planner.solvers.signals import Deadline, uninterrupted
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import uninterrupted
 
 SOLVERS = ("highs", "cpsat")
 

@@ -1,13 +1,10 @@
-"""Deadlines and signals of a search: a limit, Ctrl-C, SIGTERM or an interrupter ends it with the best plan so far."""
+"""Signals that end a search with its best plan so far: Ctrl-C, SIGTERM, or an interrupter from any thread."""
 
-import math
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Literal, TypeVar
 
@@ -18,7 +15,6 @@ ENDED = {  # why there is no plan, in words, by what ended the search; "proved":
     "interrupted": "a signal or an interrupter ended the search",
     "proved": "the search ended, with some choices left without a proof,",
 }
-FIRST_PLAN_SECONDS = 20.0  # that a search may take for its first plan, though its limit is less
 
 
 class Interrupter:
@@ -132,93 +128,3 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@dataclass(slots=True)
-class FirstPlan:
-    """The first plan that a search is to find before its time limit, at `ends` of the clock, ends it."""
-
-    ends: float
-    found: bool = False
-
-
-_first_plan: ContextVar[FirstPlan | None] = ContextVar("first_plan", default=None)
-
-
-class OutOfTimeError(Exception):
-    """The time limit of a search passed inside one of its subproblems, whose answer is therefore unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The deadline of a search in seconds from now; None: no limit. A signal that tells it to end passes it.
-
-    One deadline is handed down through all that a search asks, and checked in every loop that may take long.
-    """
-
-    seconds: float | None = None
-    started: float = field(default_factory=time.perf_counter)
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the search of this deadline began."""
-        return time.perf_counter() - self.started
-
-    @property
-    def left(self) -> float:
-        """Seconds left of the search, never below 0; infinity without a limit."""
-        if interrupted():
-            return 0.0
-        if self.seconds is None:
-            return math.inf
-        ends, first = self.started + self.seconds, _first_plan.get()
-        if first is not None and first.found:
-            ends = min(ends, first.ends)
-        return max(0.0, ends - time.perf_counter())
-
-    @property
-    def limit(self) -> float | None:
-        """Seconds left of the search as solvers take them: None without a limit."""
-        left = self.left
-        return None if math.isinf(left) else left
-
-    @property
-    def passed(self) -> bool:
-        """Whether the search has no time left."""
-        return self.left <= 0
-
-    @property
-    def cause(self) -> Cause:
-        """Stop reason of a search that has no time left."""
-        return "interrupted" if interrupted() else "limit"
-
-    def check(self) -> None:
-        """Raise OutOfTimeError if the search has no time left."""
-        if self.passed:
-            raise OutOfTimeError
-
-    def capped(self, seconds: float) -> "Deadline":
-        """Return the deadline of a part of the search that may take `seconds` seconds, or those left if fewer."""
-        return Deadline(min(self.left, seconds))
-
-    @contextmanager
-    def leaving_a_first_plan(self) -> Iterator["Deadline"]:
-        """Yield a deadline that leaves a search some seconds for a first plan; then this deadline applies again."""
-        if self.seconds is None or self.seconds >= FIRST_PLAN_SECONDS:
-            yield self
-            return
-        with holding(_first_plan, FirstPlan(self.started + self.seconds)):
-            yield Deadline(FIRST_PLAN_SECONDS, self.started)
-
-
-def first_plan_found() -> None:
-    """Apply the time limit again that gave the search extra seconds for its first plan: it has one."""
-    first = _first_plan.get()
-    if first is not None:
-        first.found = True
-
-
-def with_a_first_plan_of_its_own() -> AbstractContextManager[None]:
-    """Give a nested search its own clock for a first plan, which is no first plan of the outer search."""
-    first = _first_plan.get()
-    return holding(_first_plan, None if first is None else replace(first))

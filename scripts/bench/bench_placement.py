@@ -11,8 +11,10 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 
-from planner.cluster import GroupKind, Job, Topology, TopologySwitch, natural
-from planner.scheduling.cluster_session import Cluster
+from planner.cluster.hostlists import natural
+from planner.cluster.job import GroupKind, Job
+from planner.cluster.topology import Topology, TopologySwitch
+from planner.scheduling.warm_cluster import Cluster
 
 LEAF, PER_POD = 32, 16
 

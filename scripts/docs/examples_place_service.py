@@ -23,11 +23,13 @@ from socket import SHUT_RDWR
 from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
-from planner.cluster import Job, Placement, fold_names, read_hosts, read_job
+from planner.cluster.hostlists import fold_names, read_hosts
+from planner.cluster.job import Job, read_job
+from planner.cluster.placement import Placement
 from planner.errors import InputError, PlannerError
 from planner.files import parse_json
 from planner.formats.cluster_files import read_topology
-from planner.scheduling.cluster_session import Cluster
+from planner.scheduling.warm_cluster import Cluster
 
 SECONDS = 0.1  # what a scheduler may wait for a proof; a placement comes back in any case
 MAX_BODY = 8 << 20  # bytes of a request: 50,000 names of nodes are 1 MB

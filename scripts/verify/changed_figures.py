@@ -26,7 +26,9 @@ from planner.checks import joint_proof as joint_rules
 from planner.checks.check_plan import violations
 from planner.checks.placement import check_placement
 from planner.checks.strategy_space_check import Space
-from planner.cluster import Job, Placement, Topology, read_job
+from planner.cluster.job import Job, read_job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology
 from planner.formats.cluster_files import SCHEDULER_KEYS, read_topology
 from planner.instance.instance import instance_sha256
 from planner.plan.certificate import JointProof, Violation

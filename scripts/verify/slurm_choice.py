@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.cluster import Job, expand, fold_names
+from planner.cluster.hostlists import expand, fold_names
+from planner.cluster.job import Job
 from planner.formats.topologies import write_conf
-from planner.scheduling.cluster_session import Cluster
+from planner.scheduling.warm_cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
 from slurm_controller import Controller, controller, why_not

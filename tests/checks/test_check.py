@@ -25,7 +25,8 @@ from planner.checks import joint_proof, placement, strategy_space_check, strateg
 from planner.checks.cost import curve_share
 from planner.checks.rule import at_most, exceeds, must_equal, same, show
 from planner.checks.strategy_space_check import Space
-from planner.cluster import GroupKind, Job, Topology, TopologySwitch
+from planner.cluster.job import GroupKind, Job
+from planner.cluster.topology import Topology, TopologySwitch
 from planner.errors import InputError
 from planner.instance.grid import Grid
 from planner.physics import plan_physics

@@ -27,7 +27,8 @@ import planner
 from planner.argument_ranges import KINDS, RANGES
 from planner.cli.console import read_pins
 from planner.cli.main import app
-from planner.cluster import MAX_NAMES, read_job
+from planner.cluster.hostlists import MAX_NAMES
+from planner.cluster.job import read_job
 from planner.errors import InputError
 from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
 from planner.formats.cluster_files import read_states, read_topology
@@ -249,13 +250,13 @@ def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
 
 def test_a_pareto_and_a_step_time_take_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind of a file is seen in what was read of it, not by opening it a second time."""
-    from planner.scheduling import cluster_session
+    from planner.scheduling import placement_step_time
 
     seen: list[Any] = []
-    monkeypatch.setattr(cluster_session, "clock_of", lambda _, plan, __: seen.append(plan))
-    monkeypatch.setattr(cluster_session, "fastest", lambda *_, **__: None)
+    monkeypatch.setattr(placement_step_time, "clock_of", lambda _, plan, __: seen.append(plan))
+    monkeypatch.setattr(placement_step_time, "fastest", lambda *_, **__: None)
     with piped(PLAN.model_dump_json()) as pipe:
-        cluster_session.place_by_time(None, pipe)  # type: ignore[arg-type]
+        placement_step_time.place_by_time(None, pipe)  # type: ignore[arg-type]
     monkeypatch.setattr("planner.planning.site_fabrics.frontier", lambda plan, **_: seen.append(plan) or ())
     with piped(PLAN.model_dump_json()) as pipe:
         assert invoke("fabric", "pareto", pipe).exit_code == 3

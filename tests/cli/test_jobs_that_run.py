@@ -8,7 +8,7 @@ from commands import invoke, refusal
 from each_case import each
 from typer.testing import Result
 
-from planner.cluster import mesh_job
+from planner.cluster.job import mesh_job
 from planner.formats.cluster_files import read_running
 
 LEAVES = """\

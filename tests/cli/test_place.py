@@ -13,7 +13,10 @@ from each_case import each
 from stored_plans import stored
 
 from planner.checks.placement import check_placement
-from planner.cluster import GroupKind, Job, Placement, Topology, TopologyBlock, expand
+from planner.cluster.hostlists import expand
+from planner.cluster.job import GroupKind, Job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology, TopologyBlock
 from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_topology
 from planner.models.placement import placement_levels
 

@@ -26,7 +26,7 @@ from planner.models.joint.strategy_tables import strategy_bound
 from planner.plan.certificate import ON_TRUST
 from planner.plan.plan import Plan
 from planner.planning import conflict
-from planner.solvers import highs, signals
+from planner.solvers import highs, search_deadline, signals
 from planner.solvers.outcome import Outcome, Stop, Values
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
@@ -53,7 +53,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
             os.kill(os.getpid(), number)
 
     def slow(model: Any, *, time_limit: float | None = None, **how: Any) -> Outcome[Values]:
-        if signals.Deadline(time_limit).passed:
+        if search_deadline.Deadline(time_limit).passed:
             return Outcome(stop=Stop.LIMIT, detail="TimeLimit")
         return answer(model, time_limit=time_limit, **how)
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from stored_plans import stored
 from worked_plan import edited_at, small
 
-from planner.cluster import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, job_of_plan, parse, read_job, width
+from planner.cluster.hostlists import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, parse, width
+from planner.cluster.job import job_of_plan, read_job
 from planner.errors import InputError
 
 

@@ -24,7 +24,7 @@ from drawn_fabrics import DESIGNS, built
 from each_case import each
 from worked_plan import edited, edited_at, instance_with, small, worked
 
-from planner.cluster import expand, parse
+from planner.cluster.hostlists import expand, parse
 from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_graph import failure_domains

@@ -14,12 +14,15 @@ from each_case import each
 from slurm_controller import Controller, controller, why_not
 
 import planner
-from planner.cluster import Placement, Topology, TopologySwitch, expand, fold_names, natural
+from planner.cluster.hostlists import expand, fold_names, natural
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology, TopologySwitch
 from planner.errors import InputError
 from planner.formats import cluster_files
-from planner.formats.cluster_files import BUSY, DOWN, FREE, WRITERS, NodeStates, hostfile, read_states, sbatch_line
+from planner.formats.cluster_files import BUSY, DOWN, FREE, NodeStates, read_states
+from planner.formats.placed_job import WRITERS, hostfile, sbatch_line
 from planner.formats.topologies import read_conf, write_conf
-from planner.scheduling.cluster_changes import opened
+from planner.scheduling.warm_cluster import opened
 
 # 256 nodes named by rack and place, 16 a leaf, four leaves a pod.
 RACKS = [tuple(f"rack{r:02d}node{n:02d}" for n in range(16)) for r in range(16)]

@@ -10,10 +10,10 @@ from each_case import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cluster import Topology, TopologyBlock, TopologySwitch
+from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
-from planner.formats.cluster_files import TOPOLOGY_WRITERS, plan_topology, read_topology
-from planner.formats.topologies import read_conf, read_yaml, write_conf, write_yaml
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_topology
+from planner.formats.topologies import plan_topology, read_conf, read_yaml, write_conf, write_yaml
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan

@@ -18,9 +18,12 @@ from each_case import each
 
 import planner
 from planner.cli.cluster_commands import PLACED_FORMATS, TOPOLOGY_FORMATS
-from planner.cluster import Placement, Topology, TopologyBlock, TopologySwitch, expand
+from planner.cluster.hostlists import expand
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
-from planner.formats.cluster_files import TOPOLOGY_WRITERS, WRITERS, as_document, placement_of, sbatch_line, srun_line
+from planner.formats.cluster_files import TOPOLOGY_WRITERS, placement_of
+from planner.formats.placed_job import WRITERS, as_document, sbatch_line, srun_line
 from planner.formats.shell_script import read_script
 from planner.formats.yaml_text import dump, read_yaml_data
 

@@ -14,7 +14,7 @@ from planner.physics.site import cost
 from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Values
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 
 def asking(instance: Instance, racks: int | None) -> Instance:

@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Iterable, Iterator
 
-from planner.cluster import PlacedGroup, Placement
+from planner.cluster.placement import PlacedGroup, Placement
 from planner.models.placement.placement_problem import Kind, Leaf, Packing, PlacementProblem, Solution
 from planner.plan.certificate import Certificate
 

@@ -2,7 +2,7 @@
 
 import random
 
-from planner.cluster import Topology, TopologyBlock, TopologySwitch
+from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
 
 
 def tree(leaves: list[int], per_pod: int, *, block: int = 0) -> Topology:

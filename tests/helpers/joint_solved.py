@@ -18,7 +18,7 @@ from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_space import JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.plan.certificate import JointProof
 from planner.planning.joint_plan import proof_of
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 _SOLVED: dict[tuple[str, int], JointSolution] = {}  # of this process, by the hash of the instance and the seed
 

@@ -5,7 +5,8 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
-from planner.cluster import Job, Topology, TopologySwitch
+from planner.cluster.job import Job
+from planner.cluster.topology import Topology, TopologySwitch
 
 # Which axes exchange in groups, and in which order they are kept together where no bytes are given.
 EXCHANGES = ("tensor", "context", "expert", "data")

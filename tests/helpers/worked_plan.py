@@ -6,7 +6,7 @@ from typing import Any
 from fabric_cases import flat_price
 
 from planner.checks.check_plan import check
-from planner.cluster import parse
+from planner.cluster.hostlists import parse
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import uplink_slowdowns
 from planner.physics.network.clos_fabric import Design

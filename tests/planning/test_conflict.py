@@ -34,7 +34,7 @@ from planner.planning import solve
 from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
 from planner.report.summary import summary
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 from planner.units import money
 
 

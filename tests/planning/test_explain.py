@@ -23,7 +23,7 @@ from planner.planning import changed_instance, explanation
 from planner.planning.changed_instance import Variant, change_to, limits_of, variants_of
 from planner.planning.explanation import SHOWN, Explanation, Worth, _Answer, _Questions
 from planner.report.explained_plan import explanation_text
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 from planner.units import power
 
 # Which leave few other choices.

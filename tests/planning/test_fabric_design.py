@@ -36,7 +36,7 @@ from planner.planning import fabric_design
 from planner.planning.load import load_instance, question_of
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
-from planner.solvers.signals import OutOfTimeError
+from planner.solvers.search_deadline import OutOfTimeError
 
 # Switches of each tier and links between switches as published, of hosts of eight GPUs unless said. Switches have
 # 64 ports of 400 Gb/s where no others are named.

@@ -27,7 +27,7 @@ from planner.planning import hardware_choice
 from planner.planning.hardware_choice import HardwareAnswer, bounded_by_all
 from planner.planning.load import load_instance
 from planner.report.summary import summary
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 SMALL: dict[str, Any] = {
     "schema_version": 3,

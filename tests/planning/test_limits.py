@@ -33,7 +33,7 @@ from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, UnansweredError
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 from planner.sweeps import sweep_run
 
 INSTANCES = Path(__file__).parents[2] / "instances"

@@ -17,7 +17,7 @@ from worked_plan import small, with_entries
 
 import planner
 from planner import changed
-from planner.cluster import Job
+from planner.cluster.job import Job
 from planner.errors import InputError
 from planner.instance import plausible_ranges
 from planner.instance.base_types import RANGES, out_of_range, put_stand_in, range_of

@@ -115,7 +115,7 @@ def test_no_plan_says_why_and_which_rules_conflict(monkeypatch: pytest.MonkeyPat
     undecided = infeasible().replaced(status="unknown", stopped="limit", conflict=why)
     assert "No plan yet: the time limit came before a first plan." in summary(undecided)
     assert "conflict" not in summary(undecided)
-    monkeypatch.setattr("planner.solvers.signals.FIRST_PLAN_SECONDS", 0.0)
+    monkeypatch.setattr("planner.solvers.search_deadline.FIRST_PLAN_SECONDS", 0.0)
     limited = planner.solve("one-rack", time_limit=1e-3)
     assert limited.status == "unknown" and "the time limit came before a plan was found. Give more" in summary(limited)
 

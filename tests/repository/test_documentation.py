@@ -31,7 +31,7 @@ from slurm_controller import controller, why_not
 from stored_plans import SOLVED, file_of
 
 from planner.cli.plan_commands import kept_types
-from planner.cluster import expand, fold_names
+from planner.cluster.hostlists import expand, fold_names
 from planner.formats.cluster_files import read_topology
 from planner.formats.topologies import write_conf
 from planner.instance.instance import Instance, instance_sha256

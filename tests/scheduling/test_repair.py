@@ -14,10 +14,12 @@ from each_case import each
 from mesh_cases import random_mesh
 
 from planner.checks.placement import check_placement
-from planner.cluster import GroupKind, Job, Placement, Topology
+from planner.cluster.job import GroupKind, Job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.scheduling.cluster_changes import Move, Running, defragment, place_queue, preempt, replace, resize
-from planner.scheduling.cluster_session import Cluster
+from planner.scheduling.warm_cluster import Cluster
 
 
 def begun(topology: Topology, job: Job, busy: Sequence[str]) -> tuple[Cluster, Placement]:

@@ -15,9 +15,12 @@ from mesh_cases import assignments, lines, order_of, pieces, random_mesh, split
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster import GroupKind, Job, Placement, Topology, TopologySwitch, natural, read_job
+from planner.cluster.hostlists import natural
+from planner.cluster.job import GroupKind, Job, read_job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology, TopologySwitch
 from planner.errors import InputError, PlannerError
-from planner.scheduling.cluster_session import Cluster, rules_of
+from planner.scheduling.warm_cluster import Cluster, rules_of
 
 
 def of_groups(*sizes: tuple[int, int], **own: Any) -> Job:
@@ -138,14 +141,14 @@ def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
 
 
 def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.scheduling import cluster_session
+    from planner.scheduling import warm_cluster
 
     def one_node_twice(*args: object) -> Placement:
         found = placement(*args)  # type: ignore[arg-type]
         return found.replaced(nodes=(found.nodes[1], *found.nodes[1:]))
 
-    placement = cluster_session.placement
-    monkeypatch.setattr(cluster_session, "placement", one_node_twice)
+    placement = warm_cluster.placement
+    monkeypatch.setattr(warm_cluster, "placement", one_node_twice)
     with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 occurs 2 times > 1"):
         planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
 

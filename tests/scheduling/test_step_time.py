@@ -14,15 +14,17 @@ from worked_plan import edited_at
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster import Job, Topology, TopologySwitch, job_of_plan
+from planner.cluster.job import Job, job_of_plan
+from planner.cluster.topology import Topology, TopologySwitch
 from planner.errors import InputError
-from planner.formats.cluster_files import plan_topology
+from planner.formats.topologies import plan_topology
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.locality import locality
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import Conditions, metrics
 from planner.plan.plan import Plan
-from planner.scheduling.cluster_session import Clock, Cluster, clock_of, fastest
+from planner.scheduling.placement_step_time import Clock, clock_of, fastest
+from planner.scheduling.warm_cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36}

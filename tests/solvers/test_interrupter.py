@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from stored_plans import stored
 
 import planner
-from planner.solvers import cpsat, highs, progress
+from planner.solvers import cpsat, highs, search_deadline
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishing, interrupted
 
@@ -146,7 +146,7 @@ def test_the_wait_for_another_thread_ends_too(asked: str) -> None:
     stop, taken, done = Interrupter(), threading.Event(), threading.Event()
 
     def other() -> None:
-        with progress._lock:
+        with search_deadline._lock:
             taken.set()
             done.wait(LONG)
 

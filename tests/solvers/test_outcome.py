@@ -18,7 +18,7 @@ from planner.plan import certificate
 from planner.solvers import cpsat, highs
 from planner.solvers.cpsat import broken_by_integers
 from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 
 @each("stop", Stop)

@@ -18,7 +18,8 @@ from ortools.sat.python import cp_model
 
 import planner
 from planner.models.joint.search import goal as nodes
-from planner.solvers.progress import INDEX, Reporter, begin_highs, recording, report, start
+from planner.solvers.model_files import INDEX, begin_highs, recording
+from planner.solvers.progress import Reporter, report, start
 
 KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}
 

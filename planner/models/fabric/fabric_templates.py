@@ -45,7 +45,7 @@ from planner.physics.network.fabric_cost import bill, switch_usd
 from planner.physics.network.fabric_designs import RackPorts, design_for, same_ports
 from planner.physics.site import wan
 from planner.simulation.simulated_slowdown import transport_slowdown_of
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 from planner.units import counted
 
 # Of the templates of one kind of fabric (trees, dragonflies, four tiers) with leaf domains of some sizes.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cluster import fold, width
+from planner.cluster.hostlists import fold, width
 from planner.instance.network import Network
 from planner.models.fabric.template_table import TOLERANCE, Flags, Floats, Ints, pareto_front
 from planner.physics.network.clos_fabric import Design

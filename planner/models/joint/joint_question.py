@@ -26,7 +26,7 @@ from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.parallel_strategy import SHAPE_FIELDS
 from planner.physics.training.step_prediction import days_of
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 if TYPE_CHECKING:
     from planner.models.joint.shapes.site_choice import Sites

@@ -17,7 +17,7 @@ from planner.models.joint.strategy_space import Flags, Floats, Ints, JointProble
 from planner.models.joint.time_bounds import RowConditions
 from planner.physics.training.parallel_strategy import context_racks
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
 

@@ -19,11 +19,12 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cluster import Slot
+from planner.cluster.job import Slot
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Solution, WholeGroups
-from planner.solvers.signals import Deadline, uninterrupted
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import uninterrupted
 
 FORMULATION = (
     "Counts of leaves by free nodes and whole groups on them, of chains of split groups by the holes that they share; "

@@ -10,7 +10,7 @@ from planner.models import Options
 from planner.models.placement.place_job import solver_affordable
 from planner.models.placement.placement_problem import Kind, Leaf, Piece, Solution, count_splits, count_to_reach
 from planner.solvers.outcome import Outcome, Values
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 if TYPE_CHECKING:
     from planner.models.placement.placement_levels import LevelModel

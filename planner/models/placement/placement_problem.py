@@ -12,11 +12,12 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic, Self, TypeVar
 
-from planner.cluster import Topology
+from planner.cluster.job import Job
+from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.physics.network.locality import lower_bound_split
 from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 Piece = tuple[int, int]  # (leaf, units)
 WholeGroups = Counter[tuple[int, int]]  # by (leaf, kind)
@@ -346,3 +347,49 @@ def min_part_free(problem: PlacementProblem, *, whole: bool) -> int:
             break
         left, filled = left - free, filled + 1
     return len(now) - filled
+
+
+Unit = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A job's placement problem in counts, the nodes of each leaf's free units, and of a mesh the level to place."""
+
+    q: PlacementProblem
+    units: list[list[Unit]]
+    level: int | None
+
+
+def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
+    """Return a job's placement problem in segments: its (data) groups, or at a level `at` blocks in inner ones."""
+    segment, found = job.segment_nodes, job.levels
+    if at is None:
+        unit, level = segment, None if job.mesh is None else len(found) - 1
+        weighed = zip(job.kinds, job.weights, strict=True)
+        kinds = tuple(Kind(kind.size // unit, kind.count, weight) for kind, weight in weighed)
+    else:
+        unit, level = found[at - 1].size if at else segment, at
+        kinds = (Kind(found[at].size // unit, found[at].count),)
+    counted, units = list[Leaf](), list[list[Unit]]()
+    for leaf in leaves:
+        whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
+        # A segment is in one block, and so is a unit of several where it can be.
+        cut, left = list[Unit](), list[str]()
+        for block in leaf.blocks if unit > 1 else (leaf.nodes,):
+            free = [node for node in block if node not in taken]
+            within = len(free) // unit * unit
+            cut += [tuple(free[i : i + unit]) for i in range(0, within, unit)]
+            left += free[within : len(free) // segment * segment]
+        units.append(cut + [tuple(left[i : i + unit]) for i in range(0, len(left) // unit * unit, unit)])
+        counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
+    axes = () if level is None else job.numbering(level)
+    line = (job.mesh or {})[axes[-1]] if axes else sum(kind.count for kind in kinds)
+    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=line, follows=bool(axes)), units, level)
+
+
+def only(leaves: Sequence[LeafNodes], problem: PlacementProblem, trees: Collection[int]) -> PlacementProblem:
+    """Return a placement problem on some of its trees: the leaves of the others have nothing free."""
+    each = zip(leaves, problem.leaves, strict=True)
+    kept = tuple(leaf if own.tree in trees else Leaf(leaf.path, 0, leaf.size) for own, leaf in each)
+    return replace(problem, leaves=kept)

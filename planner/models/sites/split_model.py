@@ -23,7 +23,7 @@ from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, Conflict
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, Values, remembered, smallest_conflict
 from planner.solvers.registry import run_milp
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 # In the order of the tries to leave a rule out of a conflict: those that say least to the user go first.
 RULES: dict[str, Rule] = {rule.name: rule for rule in reversed((*site_rules.SITE_RULES, *grid_rules.GRID_RULES))}

@@ -14,7 +14,7 @@ from planner.api.plans import check
 from planner.errors import InputError
 from planner.exports import fabric_graph
 from planner.exports.fabric_parts import built_fabric
-from planner.formats.cluster_files import plan_topology
+from planner.formats.topologies import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.site_fabrics import frontier

@@ -13,7 +13,9 @@ from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rul
 import planner
 from planner.checks.cables import links_and_flows, sends_that_meet
 from planner.checks.placement import check_placement
-from planner.cluster import Job, Placement, Topology, TopologyBlock, TopologySwitch
+from planner.cluster.job import Job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
 from planner.physics.network.clos_fabric import Design
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.locality import locality

@@ -18,7 +18,7 @@ from planner.models.fabric import tree_templates
 from planner.models.fabric.site_mode import SiteMode
 from planner.models.fabric.site_traffic import FabricRequest, SiteTraffic
 from planner.models.fabric.template_table import AT, NO_OPTIONS, DominanceTest
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 
 PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports")
 

@@ -37,7 +37,7 @@ from planner.physics.site import site_power, wan
 from planner.physics.training.parallel_strategy import layout_values
 from planner.planning.load import load_instance
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import FIRST_PLAN_SECONDS, Deadline, OutOfTimeError
+from planner.solvers.search_deadline import FIRST_PLAN_SECONDS, Deadline, OutOfTimeError
 
 CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {}) for seed in (0, 3, 6, 13, 15)),
@@ -347,7 +347,7 @@ def test_a_simulated_transport_reads_the_deadline(monkeypatch: pytest.MonkeyPatc
     network = joint_toys.toy(7).model_dump(mode="json", exclude_none=True)
     network["network"]["transport"]["simulate"] = runs
     before = time.process_time()
-    monkeypatch.setattr("planner.solvers.signals.FIRST_PLAN_SECONDS", 0.0)
+    monkeypatch.setattr("planner.solvers.search_deadline.FIRST_PLAN_SECONDS", 0.0)
     plan = planner.solve(network, time_limit=0.2)
     assert (plan.status, plan.stopped) == ("unknown", "limit") and time.process_time() - before < 2
     assert plan.conflict is not None and "before the search began" in plan.conflict.reason

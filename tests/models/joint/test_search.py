@@ -59,8 +59,8 @@ from planner.physics.training import schedule, step_prediction
 from planner.physics.training.parallel_strategy import layout_values
 from planner.planning.joint_plan import plan_of
 from planner.planning.load import load_instance
-from planner.solvers import signals
-from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers import search_deadline
+from planner.solvers.search_deadline import Deadline, OutOfTimeError
 
 FREE = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
 
@@ -239,10 +239,10 @@ def test_an_interrupt_returns_the_incumbent(at: int) -> None:
 
 def test_an_interrupt_without_a_plan_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    def stop(_: signals.Deadline) -> None:
+    def stop(_: search_deadline.Deadline) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(signals.Deadline, "check", stop)
+    monkeypatch.setattr(search_deadline.Deadline, "check", stop)
     with pytest.raises(KeyboardInterrupt):
         solved(toy(6))
 
@@ -404,7 +404,7 @@ def test_rounds_of_even_layers_are_listed() -> None:
     assert floor(most - 1) < floor(most)
     s = next(x for x in strategies(problem) if x.shape.micro_batch == 1)
     _, rounds = most_rounds(s, np.array([replicas]), p, v, 0.0, math.inf)
-    assert most - 1 in rounds_up_to(problem, int(rounds[0]), p, signals.Deadline())
+    assert most - 1 in rounds_up_to(problem, int(rounds[0]), p, search_deadline.Deadline())
 
 
 @each(("pins", "words"), [

@@ -26,7 +26,7 @@ from planner.models.joint.search.whole_curve import Front, WholeCurve
 from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_tables import terms_under_zero
 from planner.physics.training.step_prediction import days_of
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {}) for seed in (0, 6)),

@@ -13,7 +13,8 @@ from ortools.sat.python import cp_model
 from tiers import more
 
 from planner.checks.placement import check_placement
-from planner.cluster import Job, Slot, Topology, TopologySwitch
+from planner.cluster.job import Job, Slot
+from planner.cluster.topology import Topology, TopologySwitch
 from planner.models import Options
 from planner.models.placement import place_job, placement_levels
 from planner.models.placement.place_job import rank, solve, solve_in_one_tree
@@ -28,7 +29,7 @@ from planner.models.placement.placement_problem import (
     part_free,
     used,
 )
-from planner.scheduling.cluster_session import Cluster
+from planner.scheduling.warm_cluster import Cluster
 from planner.solvers.outcome import Outcome, Stop
 
 

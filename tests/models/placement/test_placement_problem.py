@@ -6,7 +6,7 @@ from itertools import combinations, product
 import pytest
 from each_case import each
 
-from planner.cluster import Topology, TopologyBlock, TopologySwitch
+from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, leaves_of

@@ -35,7 +35,7 @@ from planner.models.joint.strategy_tables import (
     table_of,
 )
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import OutOfTimeError, first_plan_found
+from planner.solvers.search_deadline import OutOfTimeError, first_plan_found
 
 SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
 MANY_SHARDS = 32  # replicas from which on fewer of them hardly ask more of memory: a half keeps the floors of the whole

@@ -15,7 +15,7 @@ from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import Status
 from planner.solvers.outcome import Stop
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, Scenario
 from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.registry import second_proof
-from planner.solvers.signals import OutOfTimeError
+from planner.solvers.search_deadline import OutOfTimeError
 
 
 def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:

@@ -18,7 +18,7 @@ from planner.physics.site.wan import SiteFibre
 from planner.physics.site.wan_exchange import assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a bound at any number of bytes
 

@@ -30,7 +30,7 @@ from planner.physics.site import cost
 from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, UnansweredError, Values
-from planner.solvers.signals import Deadline
+from planner.solvers.search_deadline import Deadline
 
 MANY_RACKS = 1_000_000_000  # more than any site has
 MANY_MODULES = 2000  # from which on the relaxation bounds the modules in use

@@ -1,42 +1,46 @@
-"""A cluster kept warm between calls: its topology and node states; jobs placed on it, also by name or step time."""
+"""A cluster kept warm between calls: its topology and busy nodes, and jobs placed on it in any order or by name."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import groupby, product
+from itertools import groupby
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from planner.argument_ranges import bounded
 from planner.checks.placement import check_placement
-from planner.cluster import MEMBER, Figure, Job, PlacedGroup, Placement, Topology, job_of_plan, natural
+from planner.cluster.hostlists import natural, read_hosts
+from planner.cluster.job import MEMBER, Job
+from planner.cluster.placement import Figure, PlacedGroup, Placement
+from planner.cluster.topology import Topology
 from planner.errors import InputError, InternalError, hint
-from planner.files import read_json
-from planner.instance.instance import Instance
+from planner.formats.cluster_files import read_states, read_topology
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, Order, fewest_cuts, rank, solve_in_one_tree
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Packing, PlacementProblem, Solution
-from planner.physics.network import uplink_slowdowns
-from planner.physics.network.clos_fabric import Design
-from planner.physics.network.locality import Locality, locality, lower_bound_split, min_crossings
-from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training import step_prediction
-from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
-from planner.physics.training.step_prediction import Conditions
+from planner.models.placement.placement_problem import (
+    Counted,
+    Kind,
+    LeafNodes,
+    Packing,
+    PlacementProblem,
+    Solution,
+    Unit,
+    in_units,
+    only,
+)
+from planner.physics.network.locality import lower_bound_split
 from planner.plan.certificate import Certificate
-from planner.plan.plan import Plan
-from planner.plan.plan_files import plan_of
-from planner.simulation.simulated_slowdown import transport_slowdown_of
-from planner.solvers.outcome import Outcome, Stop, relative_gap
+from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.registry import SOLVERS, linear_runner
-from planner.solvers.signals import Deadline, uninterrupted
+from planner.solvers.search_deadline import Deadline
+from planner.solvers.signals import uninterrupted
+from planner.units import few
 
 DEFAULT_SECONDS = 10.0
 ORDERS = ("any", "name")
-Unit = tuple[str, ...]
 Placed = Solution[Packing]
 Rows = Iterable[tuple[str, int, int, int]]  # of levels: name, value, bound, analytic bound
 SOLVER = "dynamic programming over leaves in the order of names"
@@ -46,19 +50,15 @@ BY_NAME_FORMULATION = (
 )
 BY_NAME = "ranks in the order of node names"
 REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
-STEP_MINIMIZES = "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods"
-STEP_FORMULATION = (
-    "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
-)
 
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
-    """Return how hard to search for a placement, with the limit of a call on a cluster unless given."""
+    """Return how hard to search for a placement on a warm cluster, with its usual time limit unless given."""
     return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
 class Cluster:
-    """A cluster's topology with the nodes that are busy or broken; every method may be called from several threads."""
+    """A warm cluster: its topology and the nodes that are busy or broken; several threads may call every method."""
 
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
         self.topology = topology
@@ -75,7 +75,7 @@ class Cluster:
 
     @staticmethod
     def warm_up() -> None:
-        """Load the solvers of placements now, so that a later call with little time may use them."""
+        """Load the solvers of placements now, so that a later call on the cluster with little time may use them."""
         with uninterrupted():
             import planner.models.placement.placement_levels  # noqa: F401
         for name in SOLVERS:
@@ -83,24 +83,24 @@ class Cluster:
 
     @property
     def busy(self) -> frozenset[str]:
-        """Nodes of the cluster that are not free."""
+        """Nodes of the warm cluster that are not free."""
         with self._lock:
             return frozenset(self._busy)
 
     def set_busy(self, nodes: Iterable[str]) -> None:
-        """Take nodes out of the cluster's free ones; those that are busy already stay so."""
+        """Take nodes out of the warm cluster's free ones; those that are busy already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.update(wanted)
 
     def set_free(self, nodes: Iterable[str]) -> None:
-        """Give nodes back to the cluster; those that are free already stay so."""
+        """Give nodes back to the warm cluster; those that are free already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.difference_update(wanted)
 
     def known(self, nodes: Iterable[str]) -> list[str]:
-        """Return nodes of the cluster; InputError names the first that the topology does not have."""
+        """Return nodes of the warm cluster; InputError names the first that its topology does not have."""
         wanted = [nodes] if isinstance(nodes, str) else list(nodes)
         for node in wanted:
             if node not in self.leaf_of:
@@ -120,12 +120,12 @@ class Cluster:
         fragmentation: bool = False,
         order: str = "any",
     ) -> Placement:
-        """Place one job on the free nodes of the cluster.
+        """Place one job on the free nodes of the warm cluster.
 
         Parameters
         ----------
         job
-            Its groups; see `planner.cluster`.
+            Its groups; see `planner.Job`.
         busy
             Nodes to leave out of this call in addition to those that are busy already.
         free
@@ -157,7 +157,7 @@ class Cluster:
         else:
             # Of a mesh its level to place, in the trees where most levels are whole.
             counted = in_units(job, self.leaves, taken)
-            parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
+            parts = [only(self.leaves, counted.q, {tree}) for tree in range(self.trees)]
             fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
             if job.mesh is not None and fits:
                 # The first level whose blocks do not all fit on leaves by their free segments, or the last. Where all
@@ -166,11 +166,10 @@ class Cluster:
                 for tree in fits:
                     free_of = [leaf.free for leaf in parts[tree].leaves]
                     fit = [sum(count // (own.size // job.segment_nodes) for count in free_of) for own in levels]
-                    short = (i for i, own in enumerate(levels) if fit[i] < own.count)
-                    level[tree] = next(short, len(levels) - 1)
+                    level[tree] = next((i for i, own in enumerate(levels) if fit[i] < own.count), len(levels) - 1)
                 fits = [tree for tree in fits if level[tree] == max(level.values())]
                 counted = in_units(job, self.leaves, taken, level[fits[0]])
-                parts = [only(self, counted.q, {tree}) for tree in range(self.trees)]
+                parts = [only(self.leaves, counted.q, {tree}) for tree in range(self.trees)]
             parts = [parts[tree] for tree in fits] or [max(parts, key=lambda part: part.free)]
             best, solution = solve_in_one_tree(parts, options, fragmentation=fragmentation)
             counted = replace(counted, q=parts[best])
@@ -183,65 +182,22 @@ class Cluster:
         return placed
 
     def taken(self, busy: Iterable[str] = (), free: Iterable[str] = ()) -> set[str]:
-        """Return the cluster's nodes that a call may not use: those that are busy but not `free`, and `busy`."""
+        """Return the warm cluster's nodes that a call may not use: busy ones that are not `free`, and `busy`."""
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
     def problem(
         self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
     ) -> "tuple[PlacementProblem, list[list[Unit]]]":
-        """Return a job's placement problem on the cluster in units of segments, and each leaf's free units."""
+        """Return a job's placement problem on the warm cluster in units of segments, and each leaf's free units."""
         counted = in_units(job, self.leaves, self.taken(busy, free))
         return counted.q, counted.units
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A job's placement problem in counts, the nodes of each leaf's free units, and of a mesh the level to place."""
-
-    q: PlacementProblem
-    units: list[list[Unit]]
-    level: int | None
-
-
-def in_units(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int | None = None) -> Counted:
-    """Count a job to place on a cluster in segments: (data) groups, or at a level `at` its blocks in inner ones."""
-    segment, found = job.segment_nodes, job.levels
-    if at is None:
-        unit, level = segment, None if job.mesh is None else len(found) - 1
-        weighed = zip(job.kinds, job.weights, strict=True)
-        kinds = tuple(Kind(kind.size // unit, kind.count, weight) for kind, weight in weighed)
-    else:
-        unit, level = found[at - 1].size if at else segment, at
-        kinds = (Kind(found[at].size // unit, found[at].count),)
-    counted, units = list[Leaf](), list[list[Unit]]()
-    for leaf in leaves:
-        whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
-        # A segment is in one block, and so is a unit of several where it can be.
-        cut, left = list[Unit](), list[str]()
-        for block in leaf.blocks if unit > 1 else (leaf.nodes,):
-            free = [node for node in block if node not in taken]
-            within = len(free) // unit * unit
-            cut += [tuple(free[i : i + unit]) for i in range(0, within, unit)]
-            left += free[within : len(free) // segment * segment]
-        units.append(cut + [tuple(left[i : i + unit]) for i in range(0, len(left) // unit * unit, unit)])
-        counted.append(Leaf(leaf.path, len(units[-1]), whole // (unit // segment)))
-    axes = () if level is None else job.numbering(level)
-    line = (job.mesh or {})[axes[-1]] if axes else sum(kind.count for kind in kinds)
-    return Counted(PlacementProblem(leaves=tuple(counted), kinds=kinds, line=line, follows=bool(axes)), units, level)
-
-
-def only(cluster: Cluster, problem: PlacementProblem, trees: Collection[int]) -> PlacementProblem:
-    """Return a cluster's placement problem on some of its trees: the leaves of the others have nothing free."""
-    each = zip(cluster.leaves, problem.leaves, strict=True)
-    kept = tuple(leaf if own.tree in trees else Leaf(leaf.path, 0, leaf.size) for own, leaf in each)
-    return replace(problem, leaves=kept)
 
 
 def placement(
     cluster: Cluster, job: Job, counted: Counted, solution: Placed | None, seed: int, free: Sequence[int] = ()
 ) -> Placement:
-    """Return a solved job's placement on a cluster by node names, with its figures and proof; `free`: nodes by leaf."""
+    """Return a job's placement as solved on a warm cluster by node names, figures and proof; `free`: nodes by leaf."""
     problem, level = counted.q, counted.level
     if solution is None:
         return does_not_fit(cluster, job, problem, seed)
@@ -251,8 +207,7 @@ def placement(
         return [number[unit[0]] for unit in counted.units[leaf]]
 
     single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
-    order = job.slots(level)
-    nodes = rank(problem, solution.packing, order, counted.units, block_numbers if single else None)
+    nodes = rank(problem, solution.packing, job.slots(level), counted.units, block_numbers if single else None)
     what, axes = ("groups", ()) if level is None else (job.levels[level].what, job.numbering(level))
     along = f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline") if axes else "in the best order"
     named = problems.names(problem, what, along)
@@ -277,7 +232,7 @@ def placement(
 def figures_of(
     cluster: Cluster, job: Job, at: int | None, rows: Rows, groups: int, nodes: Sequence[str], free: Sequence[int]
 ) -> list[Figure]:
-    """Return the figures of a placement on a cluster by names, values and two bounds; the levels inside `at` are whole.
+    """Return figures of a placement on a warm cluster: names, values and two bounds; levels inside `at` are whole.
 
     The first `groups` rows count blocks of the level placed, which hold some groups each. The levels above it are
     counted, each with its closed-form bound by the nodes that are `free` by leaf.
@@ -297,7 +252,7 @@ def figures_of(
 
 
 def splits_on(cluster: Cluster, groups: Iterable[Iterable[int]], nodes: Sequence[str]) -> tuple[int, ...]:
-    """Count groups of ranks on several leaves of a cluster, their extra pieces, and those across each tier."""
+    """Count groups of ranks that a warm cluster's leaves split, their extra pieces, and those across each tier."""
     on = [{cluster.leaf_of[nodes[rank]] for rank in ranks} for ranks in groups]
     return problems.count_splits(on, [leaf.path for leaf in cluster.leaves])
 
@@ -310,7 +265,7 @@ def certificate_of(
     goals: str = "{}",
     given: str = "",
 ) -> Certificate:
-    """Certify a placement on a cluster by the first searched figure that is not at its bound, or the first of all."""
+    """Certify a placement on a warm cluster by its first searched figure not at its bound, or the first of all."""
     stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
     if outcome.solution is not None:
         outcome = replace(outcome, objective=float(stated.value), bound=float(stated.bound))
@@ -320,7 +275,7 @@ def certificate_of(
 
 
 def counted_on(cluster: Cluster, job: Job, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return a placement's groups of nodes in rank order, and how leaves split them, as fields of a placement."""
+    """Return fields of a placement on a warm cluster: its groups' nodes in rank order, and how leaves split them."""
     placed, groups = [], list(job.slots()) if nodes else []
     for group in groups:
         own = tuple(nodes[rank] for rank in group.ranks)
@@ -331,15 +286,15 @@ def counted_on(cluster: Cluster, job: Job, nodes: Sequence[str]) -> dict[str, An
 
 
 def placed_on(cluster: Cluster, job: Job, nodes: tuple[str, ...], **own: Any) -> Placement:
-    """Return a job's placement, or one without nodes, with how leaves split its groups."""
+    """Return a job's placement on a warm cluster, or one without nodes, with how leaves split its groups."""
     asked = {"gpus_per_node": job.gpus_per_node, "segment_nodes": job.segment_nodes}
     return Placement(job=job.name, nodes=nodes, **asked, **counted_on(cluster, job, nodes), **own)
 
 
 def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: int) -> Placement:
-    """Return a placement without nodes, and why the job does not fit in the freest of the cluster's trees."""
+    """Return a placement without nodes, and why the job does not fit in the freest tree of the warm cluster."""
     size, trees = job.segment_nodes, cluster.trees
-    room = max(only(cluster, problem, {tree}).free for tree in range(trees))
+    room = max(only(cluster.leaves, problem, {tree}).free for tree in range(trees))
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[None] = Outcome(stop=Stop.PROVED, infeasible=True)
@@ -351,7 +306,7 @@ def does_not_fit(cluster: Cluster, job: Job, problem: PlacementProblem, seed: in
 
 
 def rules_of(job: Job, trees: int = 1) -> str:
-    """Name the rules that any placement of a job on a cluster's free nodes is given."""
+    """Name the rules by which a warm cluster places a job on its free nodes, for the certificate."""
     rules = ["nodes are taken whole, and busy ones stay busy"]
     if trees > 1:
         rules.append("a job stays in one tree")
@@ -361,7 +316,7 @@ def rules_of(job: Job, trees: int = 1) -> str:
 
 
 def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options) -> Placement:
-    """Place a job by a cluster's node names: on nodes that split the fewest members, then groups, then into few pieces.
+    """Place a job on a warm cluster, ranks by node name: fewest split members, then groups, then fewest pieces.
 
     InputError: ranks of a group do not follow each other, or leaves are mixed by name, so that no order is worth it.
     """
@@ -423,126 +378,26 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The step time of a plan's layout on its fabric, by the placement of each stage's racks on a cluster's nodes."""
-
-    instance: Instance
-    strategy: ParallelStrategy
-    transport_slowdown: float
-    design: Design
-    places: Mapping[str, int]  # of a node: its rack in the fabric
-    wrap: bool  # whether the last stage sends to the first
-
-    def seconds(self, job: Job, nodes: tuple[str, ...]) -> float:
-        """Return a placement's step in seconds, by what its rank order sends across leaf domains, pods and zones."""
-        stages = [[self.places[nodes[rank]] for rank in slot.ranks] for slot in job.slots()]
-        return self.at(*self.factors(locality(stages, self.design.block_racks, wrap=self.wrap)))
-
-    def factors(self, locality: Locality) -> tuple[float, float]:
-        """Return how much slower than the transport alone a placement makes the pipeline exchange and the rings."""
-        phi = self.transport_slowdown
-        loads = uplink_slowdowns.uplink_loads(self.design, locality.share_leaving, locality.allreduces_leaving)
-        send, allreduce = uplink_slowdowns.slowdowns(phi, loads)
-        return send / phi, allreduce / phi
-
-    def at(self, send: float, allreduce: float) -> float:
-        """Return the step in seconds with pipeline exchange and rings these factors slower than the transport alone."""
-        phi = self.transport_slowdown
-        slow = Conditions(pipeline_send_slowdown=phi * send, allreduce_slowdown=phi * allreduce, transport_slowdown=phi)
-        return step_prediction.metrics(self.instance, slow, self.strategy).step_seconds
-
-    def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
-        """Bound the step in seconds of every placement: what must leave the fullest leaf and the fullest pod."""
-        if job.mesh is None:  # groups of several sites, as if nothing left a leaf
-            return self.at(1.0, 1.0)
-        leaves, pods = Counter[int](), Counter[int]()  # free nodes
-        for i, leaf in enumerate(cluster.leaves):
-            leaves[i] = len(set(leaf.nodes).difference(busy))
-            pods[leaf.path[0] if leaf.path else 0] += leaves[i]
-        across = any(figure.bound > 0 for figure in first.figures if figure.name == "groups across pods")
-        design, options, each = self.design, [], (job.mesh["pipeline"], job.mesh["data"])
-        for free, split in ((leaves, first.lower_bound_split > 0), (pods, across)):
-            rooms = {"max_free": max(free.values()), "blocks": len(+free)}
-            options.append(min_crossings(*each, **rooms, wrap=self.wrap, split=split))
-        of_leaf, of_pod = design.domain_racks, design.domain_racks * (design.domains_per_pod or design.domains)
-        factors = set[tuple[float, float]]()
-        for (flows, rings), (more, wide) in product(*options):
-            shares = flows / of_leaf, more / of_pod, 0.0
-            factors.add(self.factors(Locality(share_leaving=shares, allreduces_leaving=(rings, wide, 0))))
-        # No slower exchange or all-reduce makes a step shorter: a pair no better than another in both is dropped.
-        kept: list[tuple[float, float]] = []
-        for send, allreduce in sorted(factors):
-            if not kept or allreduce < kept[-1][1]:
-                kept.append((send, allreduce))
-        return min(self.at(send, allreduce) for send, allreduce in kept)
-
-
-def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
-    """Give each node of a cluster the place of a rack in the fabric of a one-site plan. InputError: no such shape."""
-    physics, network = PlanPhysics(plan=plan), plan.instance.network
-    if plan.layout is None or network is None or len(physics.wired) != 1:
-        needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"
-        raise InputError(f"{where}: --objective step-time needs {needs}; take locality")
-    (design,) = physics.wired.values()
-    size, per_pod = design.domain_racks, design.domains_per_pod or design.domains
-    seen, first, places = dict[int, int](), dict[int, int](), dict[str, int]()
-    for leaf in cluster.leaves:
-        pod = first.setdefault(leaf.path[0] if leaf.path else 0, len(first))
-        at = seen[pod] = seen.get(pod, -1) + 1
-        if len(leaf.nodes) > size or (leaf.path and at >= per_pod):
-            shape = f"leaf {leaf.name!r} has {len(leaf.nodes)} nodes, its pod {at + 1} leaves or more"
-            plans = f"the plan's fabric has {size} racks a leaf domain and {per_pod} domains a pod"
-            remedy = "give the topology of the plan's fabric, or take --objective locality"
-            raise InputError(f"{where}: {shape}; {plans}; {remedy}")
-        places.update({node: (pod * per_pod + at) * size + i for i, node in enumerate(leaf.nodes)})
-    strategy, slowdown = strategy_of(plan.layout), transport_slowdown_of(network)
-    return Clock(plan.instance, strategy, slowdown, design, places, plan.layout.virtual_stages > 1)
-
-
-def place_by_time(
-    cluster: Cluster, given: Job | Plan | Mapping[str, Any] | str | Path, *, busy: Iterable[str] = (), **options: Any
-) -> Placement:
-    """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
-
-    Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is
-    slower depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the minimum
-    that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.uplink_slowdowns`).
-    """
-    where = str(given) if isinstance(given, (str, Path)) else "job"
-    data = read_json(Path(given)) if isinstance(given, (str, Path)) else given
-    if not (isinstance(data, Plan) or (isinstance(data, dict) and "planner_version" in data)):
-        needs = "a plan, which has a layout and a fabric"
-        raise InputError(f"{where}: --objective step-time needs {needs}; give one, or take locality")
-    plan = data if isinstance(data, Plan) else plan_of(data, where)
-    return fastest(cluster, clock_of(cluster, plan, where), job_of_plan(plan, where), busy=list(busy), **options)
-
-
-def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **options: Any) -> Placement:
-    """Return the placement on a cluster with the shorter step of the two, with the bound."""
-    first = cluster.place(job, busy=busy, **options)
-    if not first.nodes:
-        return first
-    bound = clock.min_seconds(cluster, job, first, cluster.taken(busy))
-    timed = [(clock.seconds(job, first.nodes), first)]
-    if job.mesh and timed[0][0] > bound:
-        # The job with its axes exchanged, so that pipelines are kept whole; its rings are counted.
-        stages, replicas = job.mesh["pipeline"], job.mesh["data"]
-        turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
-        nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
-        counts = counted_on(cluster, job, nodes)
-        values = splits_on(cluster, (slot.ranks for slot in job.slots()), nodes)
-        # Beside the first level nothing is proven of these, as they are not what was minimized.
-        rows = zip(first.figures, values, [first.figures[0].bound, *[0] * (len(values) - 1)], strict=False)
-        figures = tuple(
-            figure.replaced(value=value, bound=own, analytic_bound=min(own, figure.analytic_bound))
-            for figure, value, own in rows
-        )
-        whole = first.replaced(nodes=nodes, **counts, figures=figures)
-        timed.append((clock.seconds(job, nodes), whole))
-    seconds, best = min(timed, key=lambda pair: pair[0])
-    status, gap = "optimal" if seconds <= bound else "feasible", relative_gap(seconds, bound)
-    certificate = best.certificate.replaced(
-        status=status, objective=seconds, bound=bound, gap=gap, formulation=STEP_FORMULATION, minimizes=STEP_MINIMIZES
-    )
-    return best.replaced(step_seconds=seconds, step_seconds_bound=bound, certificate=certificate)
+def opened(
+    topology: Cluster | Topology | str | Path,
+    busy: Iterable[str] | str,
+    state: str | Path | None,
+    only: Iterable[str] | str | None = None,
+) -> tuple[Cluster, list[str], str | None]:
+    """Open a warm cluster; nodes to leave out: `busy`, those taken by the `state` file, all but `only`; its note."""
+    if isinstance(topology, (str, Path)):
+        topology = read_topology(Path(topology))
+    cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
+    taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
+    if state is not None:
+        states, known = read_states(state), cluster.leaf_of.keys()
+        if strange := sorted((states.free | states.busy | states.down) - known):
+            are = "is no node" if len(strange) == 1 else "are no nodes"
+            listed = few([repr(node) for node in strange])
+            raise InputError(f"{state}: {listed} {are} of the topology; {hint(strange[0], sorted(known), most=5)}")
+        taken.extend(sorted(known - states.free))  # those not listed are down
+        note = states.note
+    if only is not None:
+        own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
+        taken.extend(node for node in cluster.leaf_of if node not in own)
+    return cluster, taken, note

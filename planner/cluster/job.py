@@ -1,219 +1,20 @@
-"""A cluster: hostlists of its nodes, its network as schedulers describe it, a training job on it, and its placement.
-
-Format and order of hostlists such as r[0001-0103,0205] are Slurm's: names fold on their last number alone, numbers stay
-padded, and brackets before the last turn faster the further left they are. Forms that Slurm guesses at (a bracket left
-open, an empty item, a range without an end) are refused.
-"""
+"""A training job to place on a cluster: its mesh or groups, read from a file or made of a plan's layout."""
 
 import difflib
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice, product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.base_types import Count, Frozen, NonNegative, validated, with_schema
-from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, of_kind
-
-PREFIX = "r"
-MAX_RANGE = 65_536  # Slurm refuses a longer range (MAX_RANGE of its hostlist.c), so longer runs are written as several.
-MAX_NAMES = 4_000_000  # Beyond any cluster: a slip of a digit must not fill the memory.
-MAX_DIGITS = 18  # Slurm keeps numbers in 64 bits; longer ones are written out.
-_RANGE = re.compile(rf"(\d{{1,{MAX_DIGITS}}})(?:-(\d{{1,{MAX_DIGITS}}}))?", re.ASCII)
-_RACKS = re.compile(rf"{PREFIX}(?:\d+|\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\])", re.ASCII)
-_PLAIN = re.compile(r"[^\s,\[\]]*")
-
-
-def width(racks: int) -> int:
-    """Return the number of digits of a site's largest rack number, racks being numbered from 0."""
-    return len(str(max(racks - 1, 0)))
-
-
-def fold(numbers: Iterable[int], digits: int = 1) -> str:
-    """Write rack numbers as a hostlist in their order, ascending runs as first-last; nothing for no racks."""
-    return fold_names(f"{PREFIX}{number:0{digits}d}" for number in numbers)
-
-
-def parse(text: str) -> list[int]:
-    """Read a hostlist of rack numbers in its order. ValueError: the text is none, or a range falls."""
-    if text and _RACKS.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
-    return [int(name.removeprefix(PREFIX)) for name in expand(text)]
-
-
-def fold_names(names: Iterable[str]) -> str:
-    """Write node names as a hostlist in their order; neighbours that differ in the last number share one bracket."""
-    items: list[tuple[str, list[tuple[str, str]]]] = []  # a prefix with its ranges; a whole name where it has no number
-    for name in names:
-        prefix = name.rstrip("0123456789")
-        digits = name[len(prefix) :]
-        if not 0 < len(digits) <= MAX_DIGITS:
-            items.append((name, []))
-            continue
-        if not items or items[-1][0] != prefix or not items[-1][1]:
-            items.append((prefix, []))
-        ranges = items[-1][1]
-        first, last = ranges[-1] if ranges else ("", "")
-        if last and digits == f"{int(last) + 1:0{len(first)}d}" and int(digits) - int(first) < MAX_RANGE:
-            ranges[-1] = first, digits
-        else:
-            ranges.append((digits, digits))
-    texts = []
-    for prefix, ranges in items:
-        inside = ",".join(first if first == last else f"{first}-{last}" for first, last in ranges)
-        texts.append(f"{prefix}[{inside}]" if "," in inside or "-" in inside else prefix + inside)
-    return ",".join(texts)
-
-
-def expand(text: str) -> list[str]:
-    """Read a hostlist of node names in its order, none of an empty text. ValueError: broken bracket, item or range."""
-    parsed, depth, start = list[tuple[list[str], list[list[tuple[range, int]]]]](), 0, 0
-    for at, letter in enumerate(f"{text}," if text else ""):  # commas outside brackets end the items
-        depth += (letter == "[") - (letter == "]")
-        if depth not in (0, 1):
-            raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4], one pair a number")
-        if letter == "," and not depth:
-            parsed.append(_parsed(text[start:at]))
-            start = at + 1
-    if depth:
-        raise ValueError(f"{text[start:][:40]!r}: a bracket is not closed; write n[1-4]")
-    size = sum(math.prod(sum(len(run) for run, _ in runs) for runs in brackets) for _, brackets in parsed)
-    if size > MAX_NAMES:
-        raise ValueError(f"{text[:40]!r}: expands to {size:,} names, more than {MAX_NAMES:,}; check its ranges")
-    names: list[str] = []
-    for texts, brackets in parsed:
-        *before, last = [[f"{n:0{digits}d}" for run, digits in runs for n in run] for runs in brackets] or [[""]]
-        *heads, end = texts
-        for turning in product(*reversed(before)):  # fastest from the left, as in Slurm
-            head = "".join(map("".join, zip(heads, (*reversed(turning), ""), strict=False)))
-            names += [head + number + end for number in last]
-    return names
-
-
-def _parsed(item: str) -> tuple[list[str], list[list[tuple[range, int]]]]:
-    """Read one item of a hostlist: the texts around its brackets, and in each the runs of its numbers, with digits."""
-    if not item:
-        raise ValueError("an item is empty; remove the comma too many")
-    parts = re.split(r"[\[\]]", item)
-    if not all(map(_PLAIN.fullmatch, parts[::2])):
-        raise ValueError(f"{item[:40]!r}: names have no blanks; separate them by commas")
-    brackets = []
-    for inside in parts[1::2]:
-        runs = []
-        for part in inside.split(","):
-            match = _RANGE.fullmatch(part)
-            if match is None:
-                raise ValueError(f"{item[:40]!r}: {part[:40]!r} is neither a number nor a range; write n[1-4,7]")
-            first, last = match[1], match[2] or match[1]
-            if int(last) < int(first):
-                raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
-            if last.startswith("0") and len(last) != len(first):
-                padded = f"the ends of {part} are padded differently; write both with as many digits"
-                raise ValueError(f"{item[:40]!r}: {padded}")
-            runs.append((range(int(first), int(last) + 1), len(first)))
-        brackets.append(runs)
-    return parts[::2], brackets
-
-
-def read_hosts(text: str, what: str) -> list[str]:
-    """Read a hostlist into names; `what` names it in the InputError where it cannot be read."""
-    try:
-        return expand(text)
-    except ValueError as error:
-        raise InputError(f"{what}: {error}") from None
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return the key by which Slurm sorts nodes: r2 before r10; names that differ in padding alone stay apart."""
-    return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in re.split(r"(\d+)", name)]
-
-
-class TopologySwitch(Frozen):
-    """One switch of a cluster's tree; a leaf has nodes, any other has the switches whose parent it is."""
-
-    name: str = Field(description="By which plans and pins name it.")
-    parent: str | None = Field(None, description="The switch above; null for a root.")
-    nodes: tuple[str, ...] = Field((), description="Nodes of a leaf, in the order of the file.")
-
-
-class TopologyBlock(Frozen):
-    """Nodes that share a scale-up domain, or a base block of a scheduler that places by blocks."""
-
-    name: str
-    nodes: tuple[str, ...]
-
-
-class Topology(Frozen):
-    """A cluster's topology: the switches and blocks of its nodes; a node is under one leaf and in one block at most."""
-
-    kind: Literal["tree", "block"] = Field("tree", description="What the scheduler places by; trees may have blocks.")
-    switches: tuple[TopologySwitch, ...] = ()
-    blocks: tuple[TopologyBlock, ...] = ()
-    block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")
-
-    def chains(self) -> dict[str, tuple[str, ...]]:
-        """Return for each leaf the switches from itself up to its root. InputError: one is missing or above itself."""
-        parents = {switch.name: switch.parent for switch in self.switches}
-        chains: dict[str, tuple[str, ...]] = {}
-        for leaf in (switch for switch in self.switches if switch.nodes):
-            chain, at = [leaf.name], leaf.parent
-            while at is not None:
-                if at not in parents or at in chain:
-                    fault = f"leads up to {at!r}, which is {'missing' if at not in parents else 'above itself'}"
-                    raise InputError(f"topology: switch {leaf.name!r} {fault}; fix its parent")
-                chain.append(at)
-                at = parents[at]
-            chains[leaf.name] = tuple(chain)
-        return chains
-
-
-class PlacedGroup(Frozen):
-    """One all-reduce group of a placed job, with its nodes in ring order."""
-
-    name: str = Field(description="Of the group.")
-    nodes: tuple[str, ...] = Field(description="In rank order.")
-    leaves: tuple[str, ...] = Field(description="Its leaf switches in ring order; it is split over several.")
-
-
-class Figure(Frozen):
-    """One level of a placement's objective, minimized after those before it."""
-
-    name: str = Field(description="What is counted.")
-    value: int = Field(description="Of this placement.")
-    bound: int = Field(description="No placement that is as good in the levels before is better than this.")
-    analytic_bound: int = Field(description="The same, without a solver.")
-
-
-class Placement(Frozen):
-    """The placement of a job on a cluster: where its ranks run."""
-
-    job: str = Field(description="Its name.")
-    nodes: tuple[str, ...] = Field(description="In rank order; empty where the job does not fit.")
-    order: Literal["any", "name"] = Field(
-        "any", description="Whether ranks may have any order of nodes, or follow the names as a launcher sorts them."
-    )
-    groups: tuple[PlacedGroup, ...] = Field(description="All-reduce groups in the job's order.")
-    groups_split: int = Field(description="Groups over several leaves.")
-    lower_bound_split: int = Field(description="No placement on these free nodes splits fewer groups.")
-    extra_pieces: int = Field(description="Leaves of the groups beyond one each.")
-    groups_cross_pod: int = Field(description="Groups over several pods.")
-    figures: tuple[Figure, ...] = Field(description="The levels of the objective in their order.")
-    gpus_per_node: int | None = Field(None, description="GPUs (ranks) of a node; null: not stated.")
-    segment_nodes: int = Field(1, description="Consecutive nodes that stay in one block (or leaf).")
-    step_seconds: float | None = Field(None, description="Predicted step, where that is the objective.")
-    step_seconds_bound: float | None = Field(None, description="No placement's step is shorter.")
-    stopped: str = Field("proved", description="Why the search ended: proved, limit or interrupted.")
-    reason: str = Field("", description="Why the job does not fit, in numbers.")
-    certificate: Certificate = Field(description="What is proven of it.")
-
 
 # A single line, since names are written into files and arguments.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -226,7 +27,7 @@ MEMBER = ""
 
 
 class GroupKind(Frozen):
-    """All-reduce groups of one size in a training job."""
+    """A kind of a training job's groups: its all-reduce groups of one size."""
 
     name: Name = Field(description="Of the kind.")
     size: Count = Field(description="Nodes of one group.")
@@ -235,7 +36,7 @@ class GroupKind(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One group of a job: its kind, its name, and the ranks of its nodes."""
+    """One group of a training job: its kind, its name, and the ranks of its nodes."""
 
     kind: int
     name: str
@@ -244,7 +45,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class MeshLevel:
-    """A level of a job's mesh in blocks of one size: `axis` is the last held whole, MEMBER for one member's nodes."""
+    """A level of a job's mesh in blocks of one size; `axis`: the last held whole, MEMBER: the nodes of one member."""
 
     axis: str
     size: int  # nodes of a block
@@ -253,7 +54,7 @@ class MeshLevel:
 
     @property
     def what(self) -> str:
-        """Name, for reports, the parts that a split block of this mesh level divides."""
+        """Name, for reports, the parts of a training job that a split block of this mesh level divides."""
         return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
 
 
@@ -308,7 +109,7 @@ class Job(Frozen, json_schema_extra=with_schema):
 
     @property
     def kinds(self) -> tuple[GroupKind, ...]:
-        """The groups of a job kind by kind; of a mesh one kind, the data lines."""
+        """The groups of a training job kind by kind; of a mesh one kind, the data lines."""
         if self.mesh is None:
             return self.groups
         data = self.mesh.get("data", 1)
@@ -316,12 +117,12 @@ class Job(Frozen, json_schema_extra=with_schema):
 
     @property
     def nodes(self) -> int:
-        """All nodes that a job needs."""
+        """Number of nodes that a training job needs."""
         return sum(kind.size * kind.count for kind in self.kinds)
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Weight of a job's split group, by kind: its bytes in millionths of the largest; 1 where none are given."""
+        """Weight of a training job's groups, by kind: bytes in millionths of the largest; 1 where none are given."""
         given = [self.traffic_bytes_per_step.get(kind.name, 0.0) for kind in self.kinds]
         if self.mesh is not None or not max(given):
             return (1,) * len(given)
@@ -329,7 +130,7 @@ class Job(Frozen, json_schema_extra=with_schema):
 
     @property
     def levels(self) -> tuple[MeshLevel, ...]:
-        """The levels of a job's mesh from the inside; the data groups alone where nothing else exchanges."""
+        """Levels of a training job's mesh from the inside; the data groups alone where nothing else exchanges."""
         if self.mesh is None:
             return ()
         mesh, size, bytes_of = self.mesh, self.nodes_per_member, self.traffic_bytes_per_step
@@ -341,7 +142,7 @@ class Job(Frozen, json_schema_extra=with_schema):
         return tuple(found) or (MeshLevel("data", size, 1, self.nodes // size),)
 
     def numbering(self, level: int) -> tuple[str, ...]:
-        """Return a mesh's axes outside a level's blocks in the order of their numbers, neighbours of the last close.
+        """Return the axes of a job's mesh outside a level's blocks in number order, neighbours of the last close.
 
         Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
         """
@@ -351,7 +152,7 @@ class Job(Frozen, json_schema_extra=with_schema):
         return (*first, *reversed(kept[level + 1 :]))
 
     def slots(self, level: int | None = None) -> Iterator[Slot]:
-        """Yield a job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes.
+        """Yield a training job's groups in rank order: by kind, or a mesh's data groups by their other axes.
 
         With a `level` of its mesh, yield its blocks by their numbers; blocks of the levels inside follow each other.
         """
@@ -368,7 +169,7 @@ class Job(Frozen, json_schema_extra=with_schema):
                     yield Slot(k, f"{kind.name}[{i}]", tuple(islice(ranks_left, kind.size)))
 
     def lines(self, axis: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield a mesh's groups along an axis: the place of each along the other axes by name, and its ranks."""
+        """Yield the groups along an axis of a job's mesh: places along the other axes by name, and ranks."""
         return self._mesh_groups([axis], [other for other in self.mesh or {} if other != axis])
 
     def _mesh_groups(self, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -386,7 +187,7 @@ class Job(Frozen, json_schema_extra=with_schema):
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
-    """Return a checked job from its file, a dict or itself; a plan's file is one too, in nodes of these GPUs."""
+    """Read a training job from its file, a dict or itself, checked; a plan's file is one, in nodes of these GPUs."""
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"
@@ -415,7 +216,7 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node
 
 
 def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = None) -> Job:
-    """Return a plan's stages as a job of racks: at one site a mesh of stages and replicas, else groups by site.
+    """Return a plan's stages as a job on racks: at one site a mesh of stages and replicas, else groups by site.
 
     A rack is one node, or as many as have its GPUs at work together.
     """
@@ -443,7 +244,7 @@ def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = Non
 def mesh_job(
     name: str, mesh: str | None, nodes: int | None, *, gpus_per_node: int | None = None, option: str = "--mesh"
 ) -> Job:
-    """Return the job of a mesh, AXIS=SIZE,AXIS=SIZE in rank order, on some nodes: each member has its share of them.
+    """Return the training job of a mesh, AXIS=SIZE,AXIS=SIZE in rank order, whose members share some nodes evenly.
 
     All nodes are one all-reduce group where there is no mesh; each member has one where no nodes are given. InputError:
     a part of the mesh is no axis and size, or given twice, or the nodes are not shared evenly.
