@@ -300,3 +300,19 @@ def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Ite
 def unescaped(cell: str) -> str:
     """Return the text that `csv_text` made a CSV cell of."""
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+
+
+def leaves(value: Any, where: str = "", entry: str | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested JSON objects by dotted path; those of lists too where `entry` is given.
+
+    `entry` writes the place of an item in a list: {} its id or name, or else its index, which {1} is in any case.
+    """
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
+    elif isinstance(value, list) and entry is not None:
+        for index, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from leaves(child, where + entry.format(name or index, index), entry)
+    elif where:
+        yield where, value

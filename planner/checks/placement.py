@@ -10,7 +10,7 @@ from itertools import islice, pairwise, product
 from planner.checks.certificates import distance
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once
 from planner.cluster import Job, Placement, Topology
-from planner.instance.instance import BLOCKS_AT, pinned_blocks
+from planner.instance.pins import BLOCKS_AT, pinned_blocks
 from planner.physics.network.locality import domain_racks, lower_bound_split
 from planner.physics.plan_physics import PlanPhysics, racks_of
 from planner.physics.training.parallel_strategy import strategy_of

@@ -1,6 +1,12 @@
 """Rules of training frameworks on the layouts that a search may choose; the catalogue has those of each by name."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter
+
+from planner.instance.catalogue_entries import catalogue
 
 Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "sends"]  # an exchange behind products
 
@@ -58,3 +64,12 @@ gradient in 16 bits, 4 + 4 + 2. It is the default where the loss is fused (--cro
 TITAN_LOSS_BYTES = {True: 4.0, False: 14.0}
 """What torchtitan keeps of a logit at the loss's peak, by whether torch.compile fuses the loss (components/loss.py):
 logits in 16 bits and their gradient; or the logits, and their copy, softmax and gradient in 32 bits."""
+
+
+@cache
+def rules_of(software: str) -> FrameworkRules:
+    """Return the layout rules of the training framework that a stack's name begins with; none for a user's own."""
+    known = catalogue("framework_rules")  # a longer beginning comes before a shorter one
+    entry: Mapping[str, Any] = next((known[start] for start in known if software.startswith(start)), {})
+    rules = {key: value for key, value in entry.items() if key not in ("note", "source")}
+    return TypeAdapter(FrameworkRules).validate_python(rules) if rules else FREE

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, Validati
 from planner.instance.base_types import Frozen, SchemaVersion
 from planner.instance.catalogue_entries import IN_FULL
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
-from planner.instance.workload import ModelChoice
+from planner.instance.scaling_law import ModelChoice
 from planner.plan import VIEWS, plan_sections
 from planner.plan.certificate import Conflict, JointProof, ObjectiveValue, Status, Violation
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, PlacementPlan, PoolsPlan, ReliabilityPlan, SitesPlan
@@ -350,3 +350,8 @@ def runs(counts: tuple[int, ...]) -> str:
     """Write a list of counts in a plan, such as layers by stage, shortly: `3x2 1` is 2 2 2 1."""
     parts = ((len(list(alike)), count) for count, alike in groupby(counts))
     return " ".join(f"{times}x{count}" if times > 1 else str(count) for times, count in parts)
+
+
+def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
+    """Return the fields of a plan that state its question: the instance as changed, and its hash."""
+    return {"instance": instance, "instance_sha256": instance_sha256(instance)}

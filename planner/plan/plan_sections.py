@@ -6,8 +6,8 @@ from typing import Literal
 from pydantic import Field
 
 from planner.instance.base_types import Frozen
-from planner.instance.hardware import CheckpointTarget, Recovery
 from planner.instance.network import FabricFamily
+from planner.instance.reliability import CheckpointTarget, Recovery
 from planner.plan.certificate import Certificate
 from planner.units import words
 

@@ -17,7 +17,7 @@ from planner.errors import InputError
 from planner.instance.base_types import Frozen
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.workload import CORE_ATTENTION, DISPATCH_SECONDS
+from planner.instance.software import CORE_ATTENTION, DISPATCH_SECONDS
 from planner.models import Options
 from planner.physics import step_errors
 from planner.physics.recovery import best_stretch
@@ -31,7 +31,7 @@ from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
-from planner.planning.changed_instance import solved_with
+from planner.planning.joint_plan import solved_with
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 

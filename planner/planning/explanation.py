@@ -25,7 +25,7 @@ from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, Status, Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SitesPlan
-from planner.planning import changed_instance
+from planner.planning import finish_date
 from planner.planning.changed_instance import (
     Change,
     Variant,
@@ -177,7 +177,7 @@ def explained(
         found, answers = found.replaced(conflict=plan.conflict, outside=outside), _enough(plan, options)
     else:
         if plan.instance.objective.minimize == "finish_date":
-            found = found.replaced(start_days=changed_instance.start_days(plan.instance, plan.sites))
+            found = found.replaced(start_days=finish_date.start_days(plan.instance, plan.sites))
         seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
         together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
         questions = _Questions(plan, cache, together, options, progress, unasked=unasked)
@@ -204,8 +204,8 @@ def _answers(questions: "_Questions", start_days: float | None, near: int, withi
         yield "nodes", *nodes
     more = [replace(x, loosens=x.choice in questions.asked_together) for x in limits_of(plan)]
     variants = list(variants_of(plan, [x.node for x in nodes if x.racks and not x.opened]))  # else none opens it
-    starts = [] if start_days is None else changed_instance.each_start(plan.instance)
-    starts = [x for x in starts if changed_instance.latest_start_days(x) != start_days]
+    starts = [] if start_days is None else finish_date.each_start(plan.instance)
+    starts = [x for x in starts if finish_date.latest_start_days(x) != start_days]
     questions.parts = len(more) + len(variants) + len(starts) + near
     yield from (("starts", questions.other_start(asked)) for asked in starts)
     questions.looser = [x.change for x in (*more, *variants) if x.loosens]
@@ -227,7 +227,7 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
         if instance.objective.minimize == "finish_date":
-            first, places = changed_instance.start_days(instance, split), [node for node in grid.nodes if node.site]
+            first, places = finish_date.start_days(instance, split), [node for node in grid.nodes if node.site]
             late = {x.id: x.ready_months for x in places if x.ready_months * DAYS_A_MONTH > first}
     return tuple(
         x.replaced(
@@ -352,8 +352,8 @@ class _Questions:
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
-        months, ready = changed_instance.latest_start_months(asked), changed_instance.latest_start_days(asked)
-        options, becoming = self.next(f"a start in month {months:g}"), tuple(changed_instance.ready_in(asked, months))
+        months, ready = finish_date.latest_start_months(asked), finish_date.latest_start_days(asked)
+        options, becoming = self.next(f"a start in month {months:g}"), tuple(finish_date.ready_in(asked, months))
         figures: dict[str, Any] = {"months": months, "ready": becoming, "start_days": ready}
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)

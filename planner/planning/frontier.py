@@ -14,7 +14,8 @@ from itertools import chain, pairwise
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.instance import FabricInstance, Instance, of_one_layout
+from planner.instance.consistency import of_one_layout
+from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.joint_world import CENTS, JointCache, JointPlan, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
@@ -27,9 +28,9 @@ from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
-from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
+from planner.plan.plan import Curve, CurvePoint, Plan, as_asked, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
-from planner.planning.changed_instance import as_asked, in_days_of_training
+from planner.planning.changed_instance import in_days_of_training
 from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.instance.hardware import HardwareAlternative
-from planner.instance.instance import ONE_SITE, Instance, hardware_kind
+from planner.instance.hardware import HardwareAlternative, hardware_kind
+from planner.instance.instance import ONE_SITE, Instance
 from planner.models import Options, batch_shares
 from planner.models.joint.joint_world import CENTS, EPS, JointSolution
 from planner.models.joint.solve_joint import Solving, least_run_cost, problem_on, solve_joint, solve_joint_cost
@@ -20,10 +20,10 @@ from planner.physics.training.step_prediction import machine_of, pool_exchange_s
 from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan import certificate
 from planner.plan.certificate import AlternativeProof, ObjectiveValue
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, as_asked
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
-from planner.planning.changed_instance import as_asked, each_start, latest_start_days, latest_start_months, solved_with
-from planner.planning.joint_plan import refused_of
+from planner.planning.finish_date import each_start, latest_start_days, latest_start_months
+from planner.planning.joint_plan import refused_of, solved_with
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report, start
 from planner.solvers.signals import ENDED

@@ -12,7 +12,7 @@ from planner.checks.joint_proof import highest_bound
 from planner.checks.strategy_space_check import max_racks
 from planner.errors import InternalError
 from planner.instance.framework_rules import FREE
-from planner.instance.instance import Instance
+from planner.instance.instance import FabricInstance, Instance
 from planner.instance.network import Wan
 from planner.models import Options
 from planner.models.fabric import site_traffic
@@ -30,13 +30,14 @@ from planner.physics.training.parallel_strategy import layout_values, shape_valu
 from planner.physics.training.step_prediction import Conditions
 from planner.plan import certificate, plan_sections
 from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, JointProof, ObjectiveValue
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, as_asked
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
-from planner.planning.changed_instance import latest_start_days, solved_with, start_days
+from planner.planning.finish_date import latest_start_days, start_days
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 from planner.solvers.progress import models_wanted
 from planner.solvers.signals import ENDED, Cause, Deadline, finishing
+from planner.version import __version__
 
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 
@@ -393,3 +394,9 @@ def known_answer(
     changed: dict[str, Any] = {name: days and days * share for name, days in figures.items()}
     changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
     return key, (replace(solution, **changed), {name: rescaled(value) for name, value in more.items()})
+
+
+def solved_with(instance: Instance | FabricInstance, options: Options) -> dict[str, Any]:
+    """Return the fields that every plan states: its instance and hash, planner version, seed, threads, time limit."""
+    how = {"seed": options.seed, "threads": options.threads or 1, "time_limit_seconds": options.time_limit}
+    return as_asked(instance) | how | {"planner_version": __version__}

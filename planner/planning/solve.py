@@ -12,7 +12,8 @@ from planner.argument_ranges import bounded
 from planner.calibration.constants import Given
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
-from planner.instance.instance import Instance, hardware_kind
+from planner.instance.hardware import hardware_kind
+from planner.instance.instance import Instance
 from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_world import EPS, JointCache, JointSolution, World
@@ -23,10 +24,9 @@ from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training.parallel_strategy import shape_values
 from planner.plan.certificate import Conflict, LimitedBy, decision_of
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, as_asked
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning import model_size
-from planner.planning.changed_instance import as_asked
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives

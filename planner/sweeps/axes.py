@@ -13,10 +13,11 @@ import numpy as np
 from pydantic import BaseModel
 
 from planner.errors import InputError, hint, shown
-from planner.files import csv_rows, json_lines, json_or_text, read_text
-from planner.instance.base_types import dotted, leaves
-from planner.instance.instance import PINS, RACKS_AT, Instance, long_name
-from planner.instance.workload import REPLACED, Software
+from planner.files import csv_rows, json_lines, json_or_text, leaves, read_text
+from planner.instance.instance import Instance
+from planner.instance.pins import PINS, RACKS_AT, long_name
+from planner.instance.software import REPLACED, Software
+from planner.instance.validation import dotted
 from planner.planning.load import load_instance
 
 STEP = re.compile(r"\.?([^.\[\]]++)|\[([^\]]++)\]")

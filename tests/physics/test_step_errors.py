@@ -11,7 +11,8 @@ from training_toys import layout, machine_of, precision_of
 import planner
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Model, Software
+from planner.instance.software import Software
+from planner.instance.workload import Model
 from planner.physics import step_errors
 from planner.physics.step_errors import MIN_ROWS, classes_of, degrees_of, widest
 from planner.physics.training.operations import Machine

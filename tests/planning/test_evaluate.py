@@ -15,7 +15,7 @@ from tiers import more, slow
 
 import planner
 from planner.errors import InputError
-from planner.instance.workload import CORE_ATTENTION
+from planner.instance.software import CORE_ATTENTION
 from planner.models import Options
 from planner.models.joint.search.fewest_days import FastestOfEachKind, Kind, kind_of
 from planner.models.joint.solve_joint import Solving, solve_joint

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.instance.instance import Instance, Limits, Objective, hardware_kind, pinned_blocks
+from planner.instance.hardware import hardware_kind
+from planner.instance.instance import Instance, Limits, Objective
+from planner.instance.pins import pinned_blocks
 from planner.models.fabric.fabric_templates import Template, Templates
 from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.shapes.site_question import PlacedParts

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyomo.core as pyo
 
-from planner.instance.instance import Instance, pinned_blocks
+from planner.instance.instance import Instance
+from planner.instance.pins import pinned_blocks
 from planner.models import Options, SitesRequest, WanRequest, wan_design
 from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.site_question import Circuit, Joined, PlacedParts, SitePart, SiteQuestion, SitesExtent

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance.instance import Instance
-from planner.instance.workload import Experts, RecomputeModule
+from planner.instance.software import RecomputeModule
+from planner.instance.workload import Experts
 from planner.physics import Num
 from planner.physics.training import operations
 from planner.physics.training.memory import Weights, layer_bytes, repeated_modules

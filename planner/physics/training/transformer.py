@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.workload import DepthLaw, LossLaw, Model, PointsLaw, PowerOf
+from planner.instance.scaling_law import DepthLaw, LossLaw, PointsLaw, PowerOf
+from planner.instance.workload import Model
 from planner.physics import Num
 from planner.physics.training.schedule import chunk_sizes
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from planner.planning.evaluate import Evaluation
     from planner.planning.explanation import Explanation
     from planner.planning.frontier import Frontier, NearLayouts
-    from planner.planning.model_size import LimitPoint
     from planner.solvers.progress import Event
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
+    from planner.sweeps.utilisation import LimitPoint
 
 
 @bounded
@@ -106,7 +106,7 @@ def evaluate(
         The metrics, with the layout, the memory of every stage, the constants behind each part, and what stops it
         from running.
     """
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.instance.plausible_ranges import warn
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
@@ -131,7 +131,7 @@ def design_fabric(
         Seconds for the search; a kind of fabric that was not searched by then is named.
     """
     from planner.models import Options
-    from planner.planning.fabric_design import design_fabric as designed
+    from planner.planning.cheapest_fabric import design_fabric as designed
     from planner.planning.load import question_of
 
     return designed(question_of(question, {}), Options(time_limit=time_limit))
@@ -172,7 +172,7 @@ def explain(
         Called with the explanation as it grows: the plan, its sites, each limit, each other choice.
     """
     from planner.imports.instance_file import holds_plan
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.models import Options
     from planner.plan.plan import Plan
     from planner.planning.explanation import explained, proven_plan
@@ -289,7 +289,7 @@ def layouts(
     PlannerError
         The input cannot be used, or has several layouts: pools, alternatives to the hardware.
     """
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.models import Options
     from planner.planning.frontier import near_layouts
     from planner.planning.solve import read_question
@@ -333,12 +333,12 @@ def limits(
     constants
         As in `solve`.
     """
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.planning.load import load_instance
-    from planner.planning.model_size import point
+    from planner.sweeps.utilisation import limit_point
 
     request = of_one_layout(load_instance(instance, searched=False, constants=constants))
-    answer = partial(point, request, days=days, tolerance=tolerance, time_limit=time_limit)
+    answer = partial(limit_point, request, days=days, tolerance=tolerance, time_limit=time_limit)
     yield from map(answer, flop) if executor is None else executor.map(answer, flop)
 
 

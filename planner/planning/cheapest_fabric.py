@@ -28,7 +28,7 @@ from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
-from planner.planning.changed_instance import solved_with
+from planner.planning.joint_plan import solved_with
 from planner.simulation import flow_times
 from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.simulate import MAX_PLANES, part_of_design
