@@ -13,20 +13,20 @@ NEARLY = 0.8  # of difflib's ratio: an item is nearly another's name
 
 
 class UnmodelledItems(NamedTuple):
-    """Items of an imported file that may change the answer, which does not follow them: known ones, and unknown."""
+    """Items of an imported file that are not modelled though they may change the answer: known ones, and unknown."""
 
     known: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()  # with the name that is nearly theirs
 
     def note(self) -> str | None:
-        """Return a sentence on a file's items that are not modelled or unknown; None where none matters."""
+        """Return a note on an imported file's items that are not modelled or unknown; None where none matters."""
         unknown = (name.partition(": ") for name in self.unknown)
         names = [*self.known, *(f"{name} (unknown{sign}{meant})" for name, sign, meant in unknown)]
         return f"{NOT_MODELLED}{', '.join(names)}" if names else None
 
 
 class TrackedItems(Mapping[str, Any]):
-    """Items of an imported file by name, which record the ones looked up."""
+    """Items of an imported file by name, tracked: they record which are looked up, so that the rest is not modelled."""
 
     def __init__(self, items: Mapping[str, Any], looked_up: set[str] | None = None) -> None:
         self._items = items
@@ -43,7 +43,7 @@ class TrackedItems(Mapping[str, Any]):
         return len(self._items)
 
     def unmodelled(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> UnmodelledItems:
-        """Return a file's items never looked up, without those of `NO_EFFECT`; `effect_of`: words, None if unknown.
+        """Return the imported items not modelled, as never looked up; `effect_of`: their effect, None if unknown.
 
         An unknown one comes with the name that was looked up in vain and that it is nearly.
         """
@@ -60,7 +60,7 @@ class TrackedItems(Mapping[str, Any]):
 
 
 def not_modelled_notes(instance: BaseModel) -> Iterator[str]:
-    """Yield the sentences in an instance's notes on items that are not modelled, with the part that has the note."""
+    """Yield the sentences of an instance's notes on imported items that are not modelled, with the part noted."""
     work = getattr(instance, "workload", None)
     parts = {"workload": work, "grid": getattr(instance, "grid", None)}
     parts |= {name: getattr(work, name, None) for name in ("model", "software")}

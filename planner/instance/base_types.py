@@ -22,7 +22,7 @@ NOT_MODELLED = "not modelled: "  # begins what a note says of items that may cha
 
 
 class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Base type of immutable data that refuses unknown keys and non-finite numbers."""
+    """Base type of the frozen data of instances and plans, which refuses unknown keys and non-finite numbers."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -65,7 +65,7 @@ def _part_of_catalogue(kind: type[BaseModel], name: str) -> TypeAdapter[Any] | N
 
 
 class Sourced(Frozen):
-    """Base type of an instance's data, with the source of its figures."""
+    """Base type of the data that a user gives in an instance, with the source of the figures and a note."""
 
     source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
     note: str | None = Field(None, description="What a reader must know in addition to the figures.")
@@ -82,14 +82,14 @@ class Sourced(Frozen):
 
 
 def with_like(schema: dict[str, Any]) -> None:
-    """Add `like` to the JSON Schema of a type: an entry of the catalogue that supplies missing keys but `name`."""
+    """Add `like` to the JSON Schema of a base type: an entry of the catalogue that supplies missing keys but `name`."""
     text = "An entry of the catalogue whose figures stand for all that is left out but `name`."
     schema["properties"]["like"] = {"type": "string", "title": "Like", "description": text}
     schema |= {"if": {"not": {"required": ["like"]}}, "then": {"required": schema["required"]}, "required": ["name"]}
 
 
 def with_schema(schema: dict[str, Any]) -> None:
-    """Let a root of the JSON Schema name itself by `$schema`, which editors read and readers leave out."""
+    """Add `$schema` to the JSON Schema of a base type, by which a file names its schema for editors."""
     text = "Names the JSON Schema for editors; no part of the data."
     schema["properties"]["$schema"] = {"type": "string", "title": "$Schema", "description": text}
 

@@ -19,7 +19,7 @@ ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
 
 
 def network_problems(network: Network | None) -> Iterator[str]:
-    """Yield complaints about missing parts of a network, and switches of one name."""
+    """Yield inconsistencies of an instance's network: missing parts, switches of one name, other port rates."""
     if network is None:
         return
     if network.media and network.floor is None:
@@ -39,7 +39,7 @@ def network_problems(network: Network | None) -> Iterator[str]:
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    """Yield unknown or repeated names, and missing or incompatible parts: those of a search if it is `searched`."""
+    """Yield inconsistencies of an instance: unknown names, and missing parts, of a search too if it is `searched`."""
     yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
     yield from pool_problems(instance)
     yield from _alternative_problems(instance)
@@ -114,7 +114,7 @@ def _link_problems(instance: Instance) -> Iterator[str]:
 
 
 def pool_problems(instance: Instance) -> Iterator[str]:
-    """Yield complaints about parts of an instance with pools of different GPUs that cannot be planned."""
+    """Yield inconsistencies of an instance with pools of different GPUs: parts that cannot be planned with them."""
     hardware = instance.hardware
     if not hardware.pools:
         if hardware.pool_link is not None:
@@ -166,7 +166,7 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
 
 
 def of_one_layout(instance: Instance) -> Instance:
-    """Require of an instance one layout, GPU and rack; return it. InputError: it has pools, or alternatives."""
+    """Return an instance consistent with one layout, GPU and rack. InputError: it has pools, or alternatives."""
     if instance.hardware.pools:
         remedy = "ask about one, its accelerator, rack and racks in place of pools"
         raise InputError(f"hardware.pools: each pool has a layout of its own; {remedy}")
@@ -177,7 +177,7 @@ def of_one_layout(instance: Instance) -> Instance:
 
 
 def grid_problems(grid: Grid) -> Iterator[str]:
-    """Yield the faults in the names, corridors, soft rules and scenarios of a grid, as complaints."""
+    """Yield inconsistencies in the names, corridors, soft rules and scenarios of an instance's grid."""
     authorities = dict.fromkeys(sorted(area.id for area in grid.balancing_authorities))
     nodes = dict.fromkeys(sorted(node.id for node in grid.nodes))
     corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", line) for i, line in enumerate(grid.lines)]
@@ -218,7 +218,7 @@ def grid_problems(grid: Grid) -> Iterator[str]:
 
 
 def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
-    """Yield the faults in the names and ends of the fibre and of the traffic, as complaints."""
+    """Yield inconsistencies in the names and ends of fibre and traffic in an instance's wide area."""
     yield from _doubles((f"wan.fibre_nodes[{i}]", "id", node.id) for i, node in enumerate(wan.fibre_nodes))
     yield from _doubles((f"wan.fibre_edges[{i}]", "id", edge.name) for i, edge in enumerate(wan.fibre_edges))
     yield from _doubles((f"wan.traffic[{i}]", "name", traffic.name) for i, traffic in enumerate(wan.traffic))

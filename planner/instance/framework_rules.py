@@ -12,7 +12,7 @@ Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "se
 
 
 class FrameworkRules(NamedTuple):
-    """Rules that a framework holds a layout to; its degrees, ZeRO stages and schedules are keys of its stack."""
+    """Rules that a training framework holds a layout to; degrees, ZeRO stages and schedules are keys of its stack."""
 
     framework: str = ""  # whose rules they are; empty: none
     recompute: Literal["free", "chunks alike", "all or none"] = "free"  # of the layers that stages recompute
@@ -68,7 +68,7 @@ logits in 16 bits and their gradient; or the logits, and their copy, softmax and
 
 @cache
 def rules_of(software: str) -> FrameworkRules:
-    """Return the layout rules of the training framework that a stack's name begins with; none for a user's own."""
+    """Return the framework rules for a software stack's name, by its beginning; none for a user's own stack."""
     known = catalogue("framework_rules")  # a longer beginning comes before a shorter one
     entry: Mapping[str, Any] = next((known[start] for start in known if software.startswith(start)), {})
     rules = {key: value for key, value in entry.items() if key not in ("note", "source")}

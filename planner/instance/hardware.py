@@ -12,7 +12,7 @@ DAYS_A_MONTH = 365.25 / 12
 
 
 class GemmEfficiency(Sourced):
-    """Efficiency of a GPU's matrix products: FLOP at a share of the dense peak, and HBM traffic not hidden."""
+    """Efficiency of an accelerator's matrix products: share of the dense peak, and HBM traffic not hidden."""
 
     max_share: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
     operand_traffic: Fraction = Field(0.0, description="Share of the products' HBM traffic that the FLOP do not hide.")
@@ -23,7 +23,7 @@ class GemmEfficiency(Sourced):
 
 
 class Accelerator(Sourced, json_schema_extra=with_like):
-    """The accelerator of the hardware: one GPU with its links."""
+    """The accelerator of an instance's hardware: one GPU with its links."""
 
     name: str = Field(description="By which files name it.")
     hbm_bytes: Positive = Field(description="Memory of one GPU, in bytes.")
@@ -61,7 +61,7 @@ class Accelerator(Sourced, json_schema_extra=with_like):
 
 
 class Rack(Sourced):
-    """The rack of the hardware, which is bought and placed, or a node where nodes are bought one by one."""
+    """The rack of an instance's hardware, which is bought and placed, or a node where nodes are bought one by one."""
 
     name: str = Field(description="By which plans name it.")
     gpus: Count = Field(description="GPUs, all in one scale-up domain.")
@@ -77,7 +77,7 @@ NamedRack = Annotated[Rack, Named("racks")]
 
 
 class Pool(Sourced):
-    """One pool: a cluster of one type of GPU, of several that train the same model together."""
+    """One pool of an instance's hardware: a cluster of one type of GPU, of several that train the model together."""
 
     name: str = Field(description="By which plans name it.")
     accelerator: NamedAccelerator = Field(description="Its GPU, inline or by catalogue name.")
@@ -87,14 +87,14 @@ class Pool(Sourced):
 
 
 class PoolLink(Sourced):
-    """The link of every two pools of GPUs, over which they exchange gradients once a step."""
+    """The link of every two pools of an instance's hardware, over which they exchange gradients once a step."""
 
     gbps: Positive = Field(description="Rate between two pools, each direction, for one stage's gradients at a time.")
     rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")
 
 
 class HardwareAlternative(Sourced):
-    """Another GPU and rack that the plan may buy in place of the hardware's own, all alike."""
+    """An alternative of an instance's hardware: another GPU and rack that the plan may buy in its place."""
 
     accelerator: NamedAccelerator = Field(description="Its GPU, inline or by catalogue name.")
     rack: NamedRack = Field(description="Its rack, inline or by catalogue name.")
@@ -136,12 +136,12 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return the rate of one GPU's NIC in bytes/s one way, own or the accelerator's."""
+        """Return the rate of the NIC of one GPU of the hardware, in bytes/s one way: its own or the accelerator's."""
         own = self.nic_bytes_per_second
         return self.accelerator.nic_bytes_per_second if own is None else own
 
     def each_alone(self) -> list[Self]:
-        """List the hardware of an instance with each of its GPUs and racks alone, its own first."""
+        """List an instance's hardware once for each alternative, with that GPU and rack alone; its own come first."""
         every = [self.replaced(alternatives=())]
         for alternative in self.alternatives:
             rack = alternative.rack

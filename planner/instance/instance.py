@@ -1,4 +1,4 @@
-"""An instance: one frozen, self-describing statement of the planning question, and what does not fit together in it."""
+"""An instance: one frozen, self-describing statement of the planning question."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ TOLERANCE = 0.0025  # of the fewest days, unless another is given
 
 
 class Objective(Frozen):
-    """The objective of an instance: which figure of the plan is minimized or maximized."""
+    """The objective of an instance: which figure of the plan is minimized."""
 
     minimize: Goal = Field(
         "days_to_train",
@@ -46,17 +46,17 @@ class Objective(Frozen):
 
     @property
     def days_given_up(self) -> float:
-        """Share of the fewest days that the objective lets a plan give up; 0 where it minimizes another figure."""
+        """Share of the fewest days that an instance's objective lets a plan give up; 0 for another goal."""
         return self.tolerance if self.minimize == "days_to_train" else 0.0
 
     @property
     def in_days(self) -> bool:
-        """Whether the objective is the fewest days, from the first of training or from the decision."""
+        """Whether the objective of an instance is the fewest days, from the first of training or from the decision."""
         return self.minimize in ("days_to_train", "finish_date")
 
     @property
     def in_dollars(self) -> bool:
-        """Whether the objective is in dollars."""
+        """Whether the objective of an instance is in dollars."""
         return self.minimize in ("cost_usd", "total_cost_of_ownership_usd")
 
 
@@ -76,12 +76,12 @@ class Limits(Sourced):
 
     @property
     def budgeted_years(self) -> float:
-        """Return the years of operation that count against the instance's budget: none where they are left out."""
+        """Return the years of operation that an instance's limits count against the budget: 0 where left out."""
         return self.operation_years or 0.0
 
 
 class Operation(Sourced):
-    """Costs of operating what an instance buys, without the energy that a grid prices; absent costs are not counted."""
+    """Costs of operation that a user gives in an instance, without energy priced by a grid; absent: not counted."""
 
     maintenance_share_per_year: NonNegative | None = Field(
         None, description="Upkeep of racks and fabric in a year, as a share of their price; absent: not counted."
@@ -125,7 +125,7 @@ AnyAccelerator = Annotated[Accelerator | Literal["any"], Named("accelerators", o
 
 
 class FabricHardware(Hardware):
-    """The hardware of a question about a fabric alone: hosts, and a GPU or the rate of any GPU's NIC."""
+    """The hardware of an instance about a fabric alone: hosts, and a GPU or the rate of any GPU's NIC."""
 
     accelerator: AnyAccelerator = Field(  # type: ignore[assignment]
         description="The GPU, inline or by catalogue name, or any."
@@ -137,7 +137,7 @@ class FabricHardware(Hardware):
 
 
 class FabricInstance(Instance):
-    """A question about the fabric of one cluster alone: hosts, switches and rules, and no model to train.
+    """An instance about the fabric of one cluster alone: hosts, switches and rules, and no model to train.
 
     A rack of `hardware` is a host here, or whatever unit is cabled as one.
     """

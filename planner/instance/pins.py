@@ -61,7 +61,7 @@ ALIASES = {  # short names of the trade, read with and without `layout.` before 
 
 
 def long_name(path: str) -> str:
-    """Return the path of a decision in place of tp, pp, dp, ep, cp, vpp or mbs, with or without `layout.` before it."""
+    """Return the path of a pin in place of tp, pp, dp, ep, cp, vpp or mbs, with or without `layout.` before it."""
     short = path.removeprefix("layout.")
     return f"layout.{ALIASES[short]}" if short in ALIASES else path
 
@@ -79,7 +79,7 @@ def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_pins(instance: Instance) -> Iterator[str]:
-    """Yield a complaint about every pin whose path is unknown or whose value is of the wrong kind."""
+    """Yield a complaint about every pin of an instance whose path is unknown or whose value is of the wrong kind."""
     nodes = {node.id for node in instance.grid.nodes if node.site} if instance.grid else set()
     sites = nodes or {ONE_SITE}
     by_site = {RACKS_AT + name for name in nodes} | {BLOCKS_AT + site for site in sites}
@@ -101,6 +101,6 @@ def check_pins(instance: Instance) -> Iterator[str]:
 
 
 def pinned_blocks(instance: Instance) -> dict[str, int]:
-    """Return the numbers of blocks that pins fix, by site."""
+    """Return the numbers of rack blocks that an instance's pins fix, by site."""
     own = {path: count for path, count in sorted(instance.pins.items()) if path.startswith(BLOCKS_AT)}
     return {path.removeprefix(BLOCKS_AT): count for path, count in own.items()}

@@ -24,7 +24,7 @@ USUAL = {key: dict(usual) for keys, usual in catalogue("plausible_ranges").items
 
 
 def implausible(instance: Instance) -> Iterator[str]:
-    """Yield a warning for each implausible or unread key of an instance, and for racks and recipes of other GPUs."""
+    """Yield a warning for each figure of an instance outside its plausible range, or unread, or of another GPU."""
     yield from implausible_figures(instance)
     hardware, work, gpu = instance.hardware, instance.workload, instance.hardware.accelerator
     kinds: list[tuple[str, Any]] = [("hardware", hardware)]
@@ -80,7 +80,7 @@ def implausible_figures(instance: Instance) -> Iterator[str]:
 
 
 def warn(*instances: Instance) -> None:
-    """Log each warning about an instance's implausible figures once."""
+    """Log each warning about a figure of an instance outside its plausible range once."""
     for line in dict.fromkeys(line for instance in instances for line in implausible(instance)):
         logging.getLogger("planner").warning("implausible: %s", line)
 
@@ -120,13 +120,13 @@ RANGES: tuple[tuple[str, float, float], ...] = (
 
 @cache
 def range_of(key: str, *, whole: bool) -> tuple[float, float]:
-    """Return the least and the largest size that the number at a key of an instance may have, where it is not 0."""
+    """Return the allowed range of the number at a key of an instance, where it is not 0: least and largest size."""
     usual = (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
     return next(((low, high) for pattern, low, high in RANGES if re.fullmatch(pattern, key)), usual)
 
 
 def put_ranges(schema: dict[str, Any]) -> None:
-    """Put the ranges of numbers into a JSON Schema of an instance, where its types give none."""
+    """Put the allowed ranges of numbers into the JSON Schema of an instance, where its types give none."""
     parts = (schema, *schema.get("$defs", {}).values())
     left = [(key, form) for part in parts for key, form in part.get("properties", {}).items()]
     while left:
@@ -143,7 +143,7 @@ def put_ranges(schema: dict[str, Any]) -> None:
 
 
 def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, float]]:
-    """Yield the numbers of an instance: the path of each, its key without positions and with * for names, its value."""
+    """Yield an instance's figures for their ranges: path, key without positions and with * for names, and value."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             at = (f"{path}.{name}", f"{key}.{name}") if path else (name, name)
@@ -159,7 +159,7 @@ def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str,
 
 
 def out_of_range(instance: BaseModel) -> Iterator[str]:
-    """Name the numbers of an instance that are out of the range of their key."""
+    """Name the figures of an instance that are out of the allowed range of their key."""
     for path, key, value in figures(instance):
         last = key.replace(".*", "").rpartition(".")[2]  # what a mapping holds by name has the unit of the whole
         low, high = range_of(last, whole=isinstance(value, int))

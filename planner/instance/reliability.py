@@ -13,7 +13,7 @@ COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_
 
 
 class FailingPart(Sourced):
-    """A kind of part, or of work, whose failure stops the job; counted by GPU, by link or by transceiver at work."""
+    """Reliability of a kind of part, or of work, whose failure stops the job; by GPU, link or transceiver at work."""
 
     gpu_hours_per_event: Positive | None = Field(
         None, description="Hours of GPUs at work from one event to the next; absent: it is counted by another key."
@@ -38,7 +38,7 @@ class FailingPart(Sourced):
 
 
 class Reliability(Sourced):
-    """Failure rates of the hardware, and what stops of a job cost; with none of it a run is taken to train always."""
+    """Reliability of an instance's hardware: failure rates, and what stops of a job cost; absent: no failures."""
 
     name: str = Field("", description="Of the figures, in reports.")
     parts: dict[str, FailingPart] = Field(description="What fails, by name.")
@@ -85,7 +85,7 @@ class Reliability(Sourced):
 
     @property
     def counts_links(self) -> bool:
-        """Whether the stops of a job depend on the number of links that join a GPU to its leaves."""
+        """Whether an instance's reliability counts failures by links or transceivers, and not by GPUs alone."""
         return any(part.gpu_hours_per_event is None for part in self.parts.values())
 
     def _faults(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The choice of a workload's model: scaling laws, the family of models that may be built, and the model chosen."""
+"""The choice of a workload's model by a scaling law: the law, the family that may be built, and the model chosen."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from planner.instance.catalogue_entries import Named, by_default
 
 
 class PointsLaw(Sourced):
-    """A compute-optimal law given by published points: power laws through them (Hoffmann et al. 2022, Table A3)."""
+    """Scaling law by published points: compute-optimal power laws through them (Hoffmann et al. 2022, Table A3)."""
 
     kind: Literal["points"] = Field("points", description="A law by its points.")
     parameters: tuple[Positive, ...] = Field(min_length=2, description="Sizes of the published models, in parameters.")
@@ -25,7 +25,7 @@ class PointsLaw(Sourced):
 
 
 class LossLaw(Sourced):
-    """Loss of a model of N parameters trained on D tokens: E + A / N^alpha + B / D^beta."""
+    """Scaling law of the loss of a model of N parameters trained on D tokens: E + A / N^alpha + B / D^beta."""
 
     kind: Literal["loss"] = Field("loss", description="A law of the loss.")
     e: Positive = Field(description="Loss of an endless model on endless data, in nats.")
@@ -51,7 +51,7 @@ Law = Annotated[
 
 
 class PowerOf(Sourced):
-    """A power law between two figures of a model family, such as its width: coefficient · x^exponent."""
+    """A power law of a figure that goes with a scaling law, as of the critical batch: coefficient · x^exponent."""
 
     of: Literal["tokens", "flop", "parameters", "fixed"] = Field(description="What it grows with; fixed: nothing.")
     coefficient: Positive = Field(description="Its value where what it grows with is 1.")
@@ -76,7 +76,7 @@ class DepthLaw(Sourced):
 
 
 class Family(Sourced):
-    """A family of models that may be built: which figure divides which, and how wide for how deep."""
+    """The family of models among which a scaling law chooses: which figure divides which, how wide for how deep."""
 
     depth: Annotated[DepthLaw, Named("depth_laws")] = by_default(
         "depth_laws", "aspect-128", "A named law of the catalogue, or one's own."
@@ -96,7 +96,7 @@ class Family(Sourced):
 
 
 class Choose(Sourced):
-    """The choice of a workload's model: the best by a law that the datacenter can train by the deadline."""
+    """The choice that a workload may ask for: the best model by a scaling law that is trained by the deadline."""
 
     law: Law = by_default("scaling_laws", "chinchilla-2", "A named law of the catalogue, or one's own.")
     critical_batch: Annotated[PowerOf, Named("batch_laws")] | None = Field(
@@ -113,7 +113,7 @@ class Choose(Sourced):
 
 
 class Ideal(Frozen):
-    """The model that the scaling law gives where every GPU is used at its peak all the time."""
+    """The ideal model by the scaling law, were every GPU used at its peak all the time: compute, size and loss."""
 
     flop: float = Field(description="Training compute, 6·N·D.")
     parameters: float = Field(description="That a token meets.")
@@ -122,7 +122,7 @@ class Ideal(Frozen):
 
 
 class ModelChoice(Frozen):
-    """The model that was chosen by the scaling law, and what keeps it from the ideal one."""
+    """The model chosen by the scaling law: its compute, size and loss, and what keeps it from the ideal one."""
 
     flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
     flop_bound: float = Field(description="The law's model for this compute provably misses the deadline.")

@@ -29,7 +29,7 @@ DISPATCH_SECONDS: dict[Dispatcher, str] = {kind: f"{kind}_seconds" for kind in g
 
 
 class Software(Sourced):
-    """The software stack of a workload: what the framework can run, its switches, and costs in addition to GPUs' work.
+    """The software stack that a user gives of a workload: what its framework can run, its switches and its costs.
 
     One that does not say what it can run is the user's own, which can run all.
     """
@@ -198,16 +198,16 @@ class Software(Sourced):
 
     @property
     def dispatch_seconds(self) -> float:
-        """Seconds of routing and starting one dispatch or combination of an MoE layer, by the software's dispatcher."""
+        """Seconds that a software stack's dispatcher takes for one dispatch or combination of an MoE layer."""
         return float(getattr(self, DISPATCH_SECONDS[self.dispatcher]))
 
     @property
     def host_seconds(self) -> float:
-        """Seconds of a micro-batch that the host keeps GPUs waiting; none with whole iterations as CUDA graphs."""
+        """Seconds of a micro-batch that a software stack keeps GPUs waiting for the host; 0 with whole CUDA graphs."""
         return 0.0 if self.cuda_graphs == "whole" else self.microbatch_seconds
 
     def zero_stages_under(self, stages: int) -> list[Zero]:
-        """List the ZeRO stages that the framework supports for a pipeline of `stages` stages, ascending."""
+        """List the ZeRO stages that a software stack supports for a pipeline of `stages` stages, ascending."""
         under = self.pipelined_zero_stages
         return sorted(self.zero_stages if stages == 1 or under is None else under)
 

@@ -36,14 +36,14 @@ PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}  # in p
 
 @dataclass
 class Faults:
-    """Faults of JSON data: complaints, and replaced or copied places, near which further complaints are dropped."""
+    """The faults of data under validation: complaints, and replaced or copied places, whose own faults are dropped."""
 
     lines: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)  # from places at which their faults are named
 
     def add(self, path: str, complaint: str) -> None:
-        """Add a complaint about a place of JSON data, unless its value is a placeholder or a copy."""
+        """Add a validation complaint about a place of an instance, unless its value is a placeholder or a copy."""
         places = (*self.replaced, *self.copied)
         pairs = ((outer, inner) for place in places for outer, inner in ((path, place), (place, path)))
         if not any(inner == outer or inner.startswith((f"{outer}.", f"{outer}[")) for outer, inner in pairs):
@@ -58,7 +58,7 @@ def validated(
     problems: Callable[[M], Iterable[str]] = lambda _: (),
     faults: Faults | None = None,
 ) -> M:
-    """Return JSON data validated as their type; `where` names them in errors.
+    """Return JSON data validated as an instance's or another type; `where` names them in errors.
 
     All faults are reported at once: a wrong value is replaced by a placeholder, so that the rest can be checked.
     `problems` yields the faults of data whose types are right; `faults` are those found before, with their placeholders
@@ -148,18 +148,18 @@ def located(location: Location, data: Any, *, missing: bool) -> Location:
 
 
 def dotted(location: Iterable[int | str]) -> str:
-    """Write a JSON location as `grid.nodes[3].latitude`."""
+    """Write the JSON location of a validation fault as `grid.nodes[3].latitude`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
 
 
 @cache
 def schema_of(model: type[BaseModel]) -> Schema:
-    """Return the JSON Schema of a type, by which data are validated."""
+    """Return the JSON Schema of a type, by which validation knows the keys and forms of its data."""
     return model.model_json_schema()
 
 
 def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop: bool) -> bool:
-    """Put the plainest value of its type at a location of JSON data, or remove it (object to `drop`); say whether."""
+    """Put a placeholder for a wrong value, so that validation goes on, or remove it (object to `drop`); say whether."""
     if not location:
         return False
     *parents, last = location

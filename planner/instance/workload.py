@@ -1,4 +1,4 @@
-"""Types of the workload: the model or the family to choose it from, precision and software stack."""
+"""Types of an instance's workload: the model to train, its experts and attention, its precision and its tokens."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -13,7 +13,7 @@ from planner.instance.software import Software
 
 
 class Experts(Sourced):
-    """A mixture of experts in place of the FFN: a token goes through a few routed ones and the shared."""
+    """Mixture of experts of a workload's model, in place of the FFN: a token goes through a few and the shared."""
 
     count: Count = Field(description="Routed experts of one layer.")
     per_token: Count = Field(description="Routed experts that one token goes through (top-k).")
@@ -33,7 +33,7 @@ class Experts(Sourced):
 
 
 class LatentAttention(Sourced):
-    """Multi-head latent attention with low-rank queries, keys and values (DeepSeek-V3, arXiv 2412.19437, 2.1.1)."""
+    """Multi-head latent attention of a workload's model (DeepSeek-V3, arXiv 2412.19437, 2.1.1): low-rank Q and KV."""
 
     q_rank: Count | None = Field(
         None, description="Width of a token's compressed queries; absent: not compressed (DeepSeek-V2-Lite)."
@@ -45,7 +45,7 @@ class LatentAttention(Sourced):
 
 
 class Model(Sourced):
-    """A decoder-only Transformer: dense, or with routed experts; attention is full, or in some layers windowed."""
+    """The model of a workload: a decoder-only Transformer, dense or with routed experts; attention full or windowed."""
 
     name: str = Field(description="By which plans name it.")
     layers: Count = Field(description="Transformer layers.")
@@ -82,27 +82,27 @@ class Model(Sourced):
 
     @property
     def kv(self) -> int:
-        """Key and value heads of the model's attention."""
+        """Key and value heads of the attention of a workload's model."""
         return self.kv_heads or self.heads
 
     @property
     def head(self) -> int:
-        """Width of one attention head of the model."""
+        """Width of one attention head of a workload's model."""
         return self.head_size or self.hidden // self.heads
 
     @property
     def ffn_width(self) -> int:
-        """Width of the FFN of a dense layer of the model."""
+        """Width of the FFN of a dense layer of a workload's model."""
         return self.ffn or 4 * self.hidden
 
     @property
     def moe_layers(self) -> int:
-        """Layers of the model with routed experts."""
+        """Layers with routed experts of a workload's model."""
         return 0 if self.experts is None else self.layers - self.experts.dense_layers
 
 
 class Precision(Sourced):
-    """Numeric precision of training: the type of the matrix products, and the bytes each role takes per element."""
+    """Numeric precision of a workload: the type of the matrix products, and the bytes each role takes per element."""
 
     compute: Dtype = Field(description="Type in which the matrix products run; picks the peak rate.")
     parameter_bytes: Positive = Field(
@@ -150,5 +150,5 @@ class Workload(Sourced):
 
     @property
     def rules(self) -> FrameworkRules:
-        """Layout rules of the workload's framework; none where it is freed of them, or the stack is the user's."""
+        """Framework rules that a workload is held to; none where it is freed of them, or the stack is the user's."""
         return FREE if self.framework_rules is False else rules_of(self.software.name)

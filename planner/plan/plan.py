@@ -353,5 +353,5 @@ def runs(counts: tuple[int, ...]) -> str:
 
 
 def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
-    """Return the fields of a plan that state its question: the instance as changed, and its hash."""
+    """Return the fields of a plan that state its question: its instance and the hash of that."""
     return {"instance": instance, "instance_sha256": instance_sha256(instance)}

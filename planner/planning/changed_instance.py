@@ -21,19 +21,19 @@ def in_fewest_days(instance: Instance) -> Instance:
 
 
 def in_days_of_training(instance: Instance) -> Instance:
-    """Return the instance for the fewest days where its goal is the whole curve; any other as it is."""
+    """Return an instance changed from the goal of the whole frontier to the fewest days; any other as it is."""
     whole = instance.objective.minimize == "frontier"
     return instance.replaced(objective__minimize="days_to_train") if whole else instance
 
 
 def change_to(**values: Any) -> Change:
-    """Return a function that changes an instance's values, by the paths that `replaced` takes."""
+    """Return a change of an instance as a function, by the paths that `replaced` takes."""
     return lambda instance: instance.replaced(**values)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a plan's question, as a change: a decision made otherwise, a rule left out, `more` of a limit."""
+    """An instance changed as a variant of a plan's question: a decision otherwise, no rule, or `more` of a limit."""
 
     choice: str  # or the limit
     plan_value: str = ""
@@ -47,7 +47,7 @@ class Variant:
 
 
 def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
-    """Yield a plan's question with each decision otherwise or rule left out, sites first; `closed`: unused sites."""
+    """Yield changes of a plan's instance: each decision otherwise, each rule left out; `closed`: unused sites."""
     instance, layout, network = plan.instance, plan.layout, plan.instance.network
     opened = [site.id for site in plan.sites.sites] if plan.sites else []
     for name in [*opened, *closed]:
@@ -89,7 +89,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
 
 
 def limits_of(plan: Plan) -> Iterator[Variant]:
-    """Yield a plan's question with each limit raised a little: by a hundredth, or by one more step or block."""
+    """Yield changes of a plan's instance with each limit raised: by a hundredth, or by one more step or block."""
     instance, limits, layout, grid = plan.instance, plan.instance.limits, plan.layout, plan.instance.grid
     wan = plan.sites.links if plan.sites else ()
 

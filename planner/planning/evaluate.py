@@ -39,7 +39,7 @@ CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the use
 
 
 class Constant(Frozen):
-    """A constant of the step-time model that a part of an evaluated layout's prediction rests on, with its source."""
+    """A constant that a part of an evaluated layout's predicted step rests on, with its source."""
 
     path: str = Field(description="Its place in the instance as resolved.")
     value: float | bool | str | tuple[str, ...] | None
@@ -57,7 +57,7 @@ class Extrapolation(Frozen):
 
 
 class Evaluation(LayoutMetrics):
-    """The predicted metrics of a layout given in full, and what they rest on."""
+    """The evaluation of a layout given in full: its predicted metrics, and what they rest on."""
 
     name: str
     fits: bool = Field(description="Nothing keeps the layout from running.")
@@ -140,7 +140,7 @@ def evaluated(instance: Instance) -> Evaluation:
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
-    """Read the layout to evaluate from pins, else the plainest. InputError: one is missing, or two contradict."""
+    """Read from pins the layout to evaluate, else the plainest. InputError: one is missing, or two contradict."""
     given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
     if shares is not None:
@@ -268,7 +268,7 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
 
 
 def stack_text(machine: Machine) -> str:
-    """Write in one line a software stack with the switches that matter to a model and its precision."""
+    """Write in one line the software stack of an evaluated layout, with the switches that matter to its model."""
     software, routed = machine.software, machine.model.experts is not None
     idle = {"experts": not routed, "tensor": not overlaps_tensors(machine)}
     overlaps = [overlap for overlap in software.overlaps if not idle.get(overlap, False)]

@@ -52,7 +52,7 @@ SHOWN = 5e-5  # a loss below which a line shows none
 
 
 class Other(Frozen):
-    """The best plan with one decision of an explained plan made otherwise, by what its goal minimizes: days, dollars.
+    """The other choice in an explanation: the best plan with one decision made otherwise, in days or dollars.
 
     Where the goal is the day of its end, days count from the decision, and its start is chosen anew too.
     """
@@ -75,7 +75,7 @@ class Other(Frozen):
 
     @property
     def as_good(self) -> bool:
-        """Whether the explained plan's other choice costs nothing that a line would show, or leaves no plan."""
+        """Whether the other choice in an explanation costs nothing that a line would show, or leaves no plan."""
         return self.loss is None or abs(self.loss) < SHOWN
 
 
@@ -92,7 +92,7 @@ class OtherStart(Frozen):
 
 
 class Worth(Frozen):
-    """What more of a limit saves an explained plan, every decision taken anew, in days or dollars."""
+    """What more of a limit is worth in an explanation, every decision taken anew, in days or dollars."""
 
     limit: str
     more: float
@@ -115,7 +115,7 @@ class Lack(Frozen):
 
 
 class Explanation(Frozen):
-    """What a plan's decisions and limits are worth, or why there is none."""
+    """The explanation of a plan: what its decisions and limits are worth, or why there is none."""
 
     name: str
     status: Status
@@ -240,7 +240,7 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
 
 
 def proven_plan(plan: Plan) -> bool:
-    """Return whether a plan is proven, so that it can be explained without solving it again."""
+    """Return whether a plan is proven, so that its explanation need not solve it."""
     # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
     bound, proved = plan.objective.bound, plan.status == "optimal" and plan.stopped == "proved"
     best = bound is not None and plan.layout is not None and bound >= _best_value(plan) * (1 - ROUNDING)

@@ -16,7 +16,7 @@ FINISH_DATE = "finish_date"
 
 
 def start_days(instance: Instance, sites: SitesPlan | None) -> float:
-    """Return a plan's start in days from the decision: hardware and every site, line and upgrade in use are ready."""
+    """Return when a plan starts, for its finish date: days until hardware, sites, lines and upgrades are ready."""
     months = [instance.hardware.ready_months]
     if instance.grid is not None and sites is not None:
         nodes = {node.id: node for node in instance.grid.nodes}
@@ -28,7 +28,7 @@ def start_days(instance: Instance, sites: SitesPlan | None) -> float:
 
 
 def latest_start_months(instance: Instance) -> float:
-    """Return a finish-date question's latest start, months from the decision; the hardware's for other goals."""
+    """Return the latest start for the soonest finish date, in months; the hardware's for other goals."""
     months = [instance.hardware.ready_months]
     if instance.objective.minimize == FINISH_DATE and instance.grid is not None:
         months += instance.grid.lead_months
@@ -36,12 +36,12 @@ def latest_start_months(instance: Instance) -> float:
 
 
 def latest_start_days(instance: Instance) -> float:
-    """Return a finish-date question's latest start, in days from the decision."""
+    """Return the latest start for the soonest finish date, in days from the decision."""
     return latest_start_months(instance) * DAYS_A_MONTH
 
 
 def each_start(instance: Instance) -> list[Instance]:
-    """List the finish-date questions, one a month at which something becomes ready, without what comes later."""
+    """List the questions of a finish date, one a month at which something becomes ready, without what is later."""
     grid, ready = instance.grid, instance.hardware.ready_months
     if instance.objective.minimize != FINISH_DATE or grid is None:
         return [instance]
@@ -52,7 +52,7 @@ def each_start(instance: Instance) -> list[Instance]:
 
 
 def ready_in(instance: Instance, months: float) -> list[str]:
-    """Name the sites, new lines and upgraded nodes that become ready in a finish-date month, and the hardware."""
+    """Name what a finish date may wait for in a month: sites, new lines, upgrades and hardware that get ready."""
     names = ["the hardware"] if months and instance.hardware.ready_months == months else []
     if instance.grid is not None:
         nodes = instance.grid.nodes

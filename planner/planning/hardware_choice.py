@@ -32,21 +32,21 @@ from planner.units import money
 
 @dataclass(frozen=True, slots=True)
 class HardwareAnswer:
-    """The solution on one GPU and rack of the alternatives, and the instance without the others or a late part."""
+    """The answer on one choice of hardware, GPU and rack, and the instance without the others or a late part."""
 
     instance: Instance
     solution: JointSolution
 
     @property
     def ready_days(self) -> float:
-        """The days from the decision until training may start on this hardware."""
+        """The days from the decision until training may start on one choice of hardware."""
         return latest_start_days(self.instance)
 
 
 def best_choice(
     instance: Instance, solving: Solving, within: float = 0.0, without: dict[str, Any] | None = None
 ) -> list[HardwareAnswer]:
-    """Search on each alternative GPU and rack, likely best first, later ones only for plans that beat the best so far.
+    """Search on each choice of hardware, likely best first, later ones only for plans that beat the best so far.
 
     Return the best answer, bounded by all of them, and behind it the others in the order of the alternatives.
     `within`: share of the fewest days by which slower plans are kept for the ends of the choice.
@@ -121,7 +121,7 @@ def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
 
 
 def in_time(answer: HardwareAnswer) -> bool:
-    """Return whether the search on a GPU and rack has a plan that trains within the deadline."""
+    """Return whether the search on one choice of hardware has a plan that trains within the deadline."""
     late = answer.instance.limits.deadline_days or math.inf
     return answer.solution.plan is not None and (answer.solution.days or 0.0) <= late * (1 + EPS)
 
@@ -155,7 +155,7 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
 
 
 def named(plan: Plan, instance: Instance) -> Plan:
-    """Return a plan whose layout names its GPU, where the instance has alternatives to choose from."""
+    """Return a plan whose layout names its hardware, where the instance has alternatives to choose from."""
     if plan.layout is None or not instance.hardware.alternatives:
         return plan
     return plan.replaced(layout__accelerator=hardware_kind(plan.instance.hardware)[0])
@@ -264,7 +264,7 @@ def _pools_section(
 
 
 def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
-    """Share the batch over pools of different GPUs to train fastest, and return the plan, or why there is none."""
+    """Return a plan on hardware of several pools, which share the batch to train fastest, or why there is none."""
     link, pools, limits = instance.hardware.pool_link, instance.hardware.pools, instance.limits
     bill, options, deadline = cost.bill(instance, 0, None, None), solving.options, solving.deadline
 

@@ -106,7 +106,7 @@ def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str
 
 
 def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
-    """Return the question about a fabric alone, of a file, of its content as a dict, or of one already read.
+    """Load the question about a fabric alone, from a file, from its content as a dict, or as already loaded.
 
     An InputError names file, JSON path, value and what was expected, also for keys that a fabric alone does not use.
     """

@@ -32,7 +32,7 @@ SolveDays = Callable[[Instance], Plan]
 
 @dataclass(slots=True, kw_only=True)
 class Bracket:
-    """A bracket of model compute in FLOP: the largest trained by the deadline, with its plan, and one too large."""
+    """A bracket of the best model size, as compute in FLOP: the largest in time, with its plan, and one too large."""
 
     choose: Choose  # by which law, of which family, how near
     deadline: float  # days
@@ -44,11 +44,11 @@ class Bracket:
 
     @property
     def closed(self) -> bool:
-        """Whether the ends of the compute bracket are as near to each other as the tolerance asks."""
+        """Whether the bracket of the best model's size, in compute, is as narrow as the tolerance asks."""
         return self.plan is not None and self.high <= self.low * (1 + self.choose.tolerance)
 
     def next(self, last: float) -> float:
-        """Return the compute in FLOP to try next: proportional days meet the deadline, or it closes the bracket."""
+        """Return the compute in FLOP of the next model size: proportional days meet the deadline, or it closes."""
         if last not in self.days:
             return last / STEP_DOWN if not self.low else math.sqrt(self.low * last)
         guess = last * self.deadline / self.days[last]

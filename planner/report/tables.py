@@ -22,7 +22,7 @@ from planner.physics.training.transformer import active_parameters, total_parame
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
 from planner.planning.finish_date import FINISH_DATE
-from planner.planning.frontier import NearLayouts
+from planner.planning.solve import NearLayouts
 from planner.report.decisions import Statement
 from planner.report.plots import read_rows
 from planner.report.summary import PIPE, fitted, statements

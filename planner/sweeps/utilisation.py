@@ -1,4 +1,4 @@
-"""Utilisation of GPUs against training compute, as `planner limits` shows it: its fall, its wall, table and plot."""
+"""Utilisation of GPUs against training compute, as `planner limits` shows it: points, fall, wall, table and plot."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,14 +26,14 @@ FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what G
 
 
 class LimitLayout(LayoutChoices):
-    """The parallel strategy of a point of the utilisation limits."""
+    """The layout by which a point of GPU utilisation against compute is trained."""
 
     data_parallel: int
     microbatches_per_step: int
 
 
 class LimitPoint(Frozen):
-    """A point of the utilisation limits: the best utilisation at a model compute in FLOP, with its bound."""
+    """A point of GPU utilisation against training compute: the best one at a compute in FLOP, with its bound."""
 
     flop: float = Field(description="6·N·D of the model.")
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -57,7 +57,7 @@ class LimitPoint(Frozen):
 def limit_point(
     instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None
 ) -> LimitPoint:
-    """Return the best utilisation that trains the law's model of a compute in FLOP in `days`. InputError: no law."""
+    """Return the best GPU utilisation by which the law's model of a compute trains in `days`. InputError: no law."""
     choose = instance.workload.choose
     if choose is None:
         raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")
@@ -110,7 +110,7 @@ def fall(points: Sequence[LimitPoint]) -> float | None:
 
 
 def wall(points: Sequence[LimitPoint]) -> tuple[float, float] | None:
-    """Return the last `limits` run's FLOP within the deadline and the next's; None unless the rest are infeasible."""
+    """Return utilisation's wall: the last FLOP trained in time and the next; None unless the rest are infeasible."""
     done = [i for i, point in enumerate(points) if point.utilisation is not None]
     after = points[done[-1] + 1 :] if done else points
     if not done or not after or any(point.status != "infeasible" for point in after):
@@ -119,7 +119,7 @@ def wall(points: Sequence[LimitPoint]) -> tuple[float, float] | None:
 
 
 def utilisation_table(points: Sequence[LimitPoint], days: float) -> Iterator[str]:
-    """Write the table of `planner limits`: GPU utilisation by training FLOP, its fall and its wall."""
+    """Write rows of GPU utilisation against training FLOP, each with its layout, and where it falls and ends."""
     yield f"{'FLOP':>9} {'params':>8} {'tokens':>8} {'batch':>8} {'GPUs':>10} {'use':>7} {'bound':>7}  layout"
     for point in points:
         head = f"{point.flop:9.2e} {point.parameters:8.2g} {point.tokens:8.2g} {point.batch_tokens:8.2g}"

@@ -22,8 +22,8 @@ from planner.models.joint.solve_joint import Solving, solve_joint
 from planner.physics.training.layer_time import days_of
 from planner.physics.training.step_prediction import machine_of
 from planner.planning.evaluate import stack_text
-from planner.planning.frontier import near_layouts
 from planner.planning.load import load_instance
+from planner.planning.solve import near_layouts
 from planner.report.evaluated_layout import evaluation_text
 
 FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3}
