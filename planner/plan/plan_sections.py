@@ -41,9 +41,7 @@ class LayoutMetrics(Frozen):
     )
     pipeline_send_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     pipeline_send_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
-    pipeline_send_window_seconds: float = Field(
-        description="Compute of the smallest chunk, during which one exchange may run."
-    )
+    pipeline_send_window_seconds: float = Field(description="Compute of the smallest chunk, behind which one may run.")
     sends_beside_rings: float = Field(
         0.0, description="Pipeline exchanges of a step that the schedule lets meet rings, which they wait for."
     )
@@ -472,9 +470,7 @@ class WanRoute(Frozen):
     route_km: float = Field(description="Length, in km.")
     rtt_ms: float = Field(description="Round trip, in ms.")
     gbps: float = Field(description="Rate of this share, each way, headroom included.")
-    backup_edges: tuple[str, ...] | None = Field(
-        None, description="Ids of the route after a cut; null without protection."
-    )
+    backup_edges: tuple[str, ...] | None = Field(None, description="Ids of the route after a cut; null: not protected.")
     backup_rtt_ms: float | None = Field(None, description="Its round trip, in ms.")
     backup_gbps: float | None = Field(None, description="Its rate, each way, in Gb/s.")
 

@@ -25,15 +25,8 @@ from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, Status, Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SitesPlan
-from planner.planning import finish_date
-from planner.planning.changed_instance import (
-    Change,
-    Variant,
-    in_days_of_training,
-    in_fewest_days,
-    limits_of,
-    variants_of,
-)
+from planner.planning import changed_instance, finish_date
+from planner.planning.changed_instance import Change, Variant, in_days_of_training, in_fewest_days, variants_of
 from planner.planning.conflict import briefly
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.solve import column_of, solve_instance
@@ -62,9 +55,7 @@ class Other(Frozen):
     value: str = Field(description="In place of the plan's.")
     days: float | None = Field(description="Of that plan; null: there is none.")
     usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
-    loss: float | None = Field(
-        description="Its days, or dollars, over the best that the plan's tolerance began from, less one."
-    )
+    loss: float | None = Field(description="Its days, or dollars, over the best before the plan's tolerance, less one.")
     proved: bool = Field(description="No plan with the decision made otherwise is better, by more than 0.005 %.")
     bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
     bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")
@@ -134,9 +125,7 @@ class Explanation(Frozen):
     )
     starts: tuple[OtherStart, ...] = Field((), description="Other months from which on a plan may start.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
-    sites: tuple[Other, ...] = Field(
-        (), description="Plans with one site closed or opened, or over other sets of sites."
-    )
+    sites: tuple[Other, ...] = Field((), description="Plans with one site closed or opened, or on other sets of sites.")
     worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
     others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
     unasked: tuple[str, ...] = Field((), description="Limits and choices for which no time was left.")
@@ -202,7 +191,7 @@ def _answers(questions: "_Questions", start_days: float | None, near: int, withi
     if plan.sites is not None:
         nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
         yield "nodes", *nodes
-    more = [replace(x, loosens=x.choice in questions.asked_together) for x in limits_of(plan)]
+    more = [replace(x, loosens=x.choice in questions.asked_together) for x in changed_instance.limits_of(plan)]
     variants = list(variants_of(plan, [x.node for x in nodes if x.racks and not x.opened]))  # else none opens it
     starts = [] if start_days is None else finish_date.each_start(plan.instance)
     starts = [x for x in starts if finish_date.latest_start_days(x) != start_days]
