@@ -90,9 +90,7 @@ class Operation(Sourced):
     fabric_life_years: Positive | None = Field(
         None, description="After which the fabric is replaced at its price; absent: never within the run."
     )
-    energy_usd_per_mwh: NonNegative | None = Field(
-        None, description="Energy's price without a grid; absent: not known."
-    )
+    energy_usd_per_mwh: NonNegative | None = Field(None, description="Price of energy without a grid; absent: unknown.")
     carbon_kg_per_mwh: NonNegative | None = Field(None, description="CO2 of a MWh without a grid; absent: not known.")
 
 

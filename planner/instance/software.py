@@ -72,9 +72,7 @@ class Software(Sourced):
         exclude_if=lambda fused: fused,
         description="Products add weight gradients to other micro-batches'; else a kernel of its own does.",
     )
-    activation_offload: Fraction = Field(
-        0.0, description="Share of stored activations that wait in the host's memory between the passes."
-    )
+    activation_offload: Fraction = Field(0.0, description="Share of stored activations that wait in the host's memory.")
     recompute_modules: tuple[RecomputeModule, ...] = Field(
         CORE_ATTENTION,
         exclude_if=lambda modules: modules == CORE_ATTENTION,

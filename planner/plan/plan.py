@@ -56,9 +56,7 @@ class CurvePoint(Frozen):
 
     days_to_train: float = Field(description="Days to train, failures included where they count.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
-    bound_days: float | None = Field(
-        description="No plan of at most this capital trains in fewer days; null where that is not proven."
-    )
+    bound_days: float | None = Field(description="No plan of at most this capital has fewer days; null: not proven.")
     layout: str = Field(description="The layout in short.")
     racks: int = Field(description="Racks bought.")
     racks_by_site: dict[str, int] = Field(description="Racks bought at each site.")
@@ -148,9 +146,7 @@ class Plan(Frozen):
     verified: bool | None = Field(
         None, description="Whether the checker agreed when the plan was made; null: not checked, as a layout by hand."
     )
-    violations: tuple[Violation, ...] = Field(
-        (), description="Where verified is false: the rules that the checker says the plan breaks."
-    )
+    violations: tuple[Violation, ...] = Field((), description="Rules that the checker says the plan breaks.")
 
     @model_validator(mode="before")
     @classmethod

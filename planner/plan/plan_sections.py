@@ -18,9 +18,7 @@ class Assumptions(Frozen):
     pipeline_send_slowdown: float = Field(description="Pipeline exchange over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks over the NIC's ideal.")
     wan_gbps: float | None = Field(None, description="Rate of the exchange between sites, each way.")
-    wan_rtt_ms: float | None = Field(
-        None, description="Round trip between the sites that are farthest apart, in ms; null: one site."
-    )
+    wan_rtt_ms: float | None = Field(None, description="Round trip of the sites farthest apart, in ms; null: one site.")
 
 
 class LayoutMetrics(Frozen):
