@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from planner.api.clusters import place, simulate
-from planner.api.plans import (
+from planner.api.cluster_calls import place, simulate
+from planner.api.plan_calls import (
     calibrate,
     changed,
     check,

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class NumberRange(NamedTuple):
-    """A range of numbers from `low` to `high`; `above`: low itself is left out; `below`: high itself is."""
+    """The range of an argument's number, `low` to `high`; `above`: low itself is left out; `below`: high itself is."""
 
     low: float = 1
     high: float = 10**9  # of whatever is counted, and of seconds: 31 years
@@ -24,7 +24,7 @@ class NumberRange(NamedTuple):
     remedy: str = "give another number"
 
     def holds(self, value: Any) -> bool:
-        """Return whether an argument is a number of the range; nan and infinity never are."""
+        """Return whether an argument's number is in its range; nan and infinity never are."""
         if isinstance(value, bool) or not issubclass(type(value), Integral if self.whole else Real):
             return False
         above = self.low < value if self.above else self.low <= value
@@ -120,7 +120,7 @@ KINDS: Mapping[str, ArgumentKind] = {
 
 
 def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> Callable[P, T]:
-    """Refuse arguments out of their number ranges before the call begins, and those of a library call of another kind.
+    """Refuse arguments of a library call out of their ranges, or of another kind, before the call begins.
 
     `spelled` names the options of a command, whose kinds are checked already, in complaints.
     """

@@ -25,7 +25,7 @@ class InternalError(PlannerError):
 
 
 def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = MOST_SHOWN) -> str:
-    """Return the nearest known name as a question for an error, letter case aside; `most` names where none is near."""
+    """Return for an error's message the nearest known name as a question; `most` names where none is near."""
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff) if len(known) <= MOST_COMPARED else []
     begun = [x for x in folded if name and x.startswith(name.lower())]

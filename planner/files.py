@@ -25,7 +25,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadshe
 
 
 def read_text(path: Path, remedy: str = "give a text file") -> str:
-    """Read UTF-8 text, opened once so that a pipe will do. InputError: the file is missing, too large or unreadable."""
+    """Read a file's UTF-8 text, opened once so that a pipe will do. InputError: missing, too large or unreadable."""
     data = read_bytes(path, remedy)
     try:
         text = data.decode("utf-8-sig")
@@ -62,7 +62,7 @@ def read_bytes(path: Path, remedy: str) -> bytes:
 
 
 def exists(path: Path) -> bool:
-    """Return whether a file's path exists; one with a name that no disk takes does not."""
+    """Return whether a file exists at a path; one with a name that no disk takes does not."""
     return os.path.exists(path)  # noqa: PTH110  # Path.exists raises where a name is too long
 
 
@@ -72,7 +72,7 @@ def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
 
 
 def parse_json(text: str, where: str, *, one_line: bool = False, or_text: bool = False) -> Any:
-    """Parse JSON of `where`; `or_text`: text that is no JSON is returned as it is.
+    """Parse the JSON of a file, `where`; `or_text`: text that is no JSON is returned as it is.
 
     InputError: repeated keys, numbers infinite or too long, nested too deeply, half of a character, or no JSON.
     """
@@ -118,7 +118,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_number(text: str) -> float:
-    """Return a finite number of JSON, or ValueError."""
+    """Return a finite number of a JSON file, or ValueError."""
     if text.removeprefix("-").isdigit():
         if len(text) > MAX_DIGITS:
             raise ValueError(f"{text[:20]}… has {len(text):,} digits, more than {MAX_DIGITS}; give a shorter number")
@@ -298,5 +298,21 @@ def json_lines(path: Path, text: str, remedy: str, *, torn: bool = False) -> Ite
 
 
 def unescaped(cell: str) -> str:
-    """Return the text that `csv_text` made a CSV cell of."""
+    """Return the text of a cell of a CSV file that planner wrote, without the mark against spreadsheet formulas."""
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+
+
+def leaves(value: Any, where: str = "", entry: str | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield the values of JSON objects in a file by dotted path; those of lists too where `entry` is given.
+
+    `entry` writes the place of an item in a list: {} its id or name, or else its index, which {1} is in any case.
+    """
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, f"{where}.{key}" if where else str(key), entry)
+    elif isinstance(value, list) and entry is not None:
+        for index, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from leaves(child, where + entry.format(name or index, index), entry)
+    elif where:
+        yield where, value

@@ -27,7 +27,7 @@ def short(value: Any) -> str:
 
 
 def rounded(value: float, digits: int, *, up: bool) -> float:
-    """Round a number to some digits, up or down, so that the claim of a bound stays true; 0 for nothing."""
+    """Round a number to some digits, up or down, so that the bound that it states stays true; 0 for nothing."""
     unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits) if value > 0 else 1.0
     return unit * (math.ceil(value / unit - 1e-9) if up else math.floor(value / unit + 1e-9))
 
@@ -59,7 +59,7 @@ def power(mw: float) -> str:
 
 
 def storage(size: float) -> str:
-    """Write bytes of a checkpoint in the largest unit that suits: 347.0 TB."""
+    """Write bytes of a checkpoint in the unit that suits, MB to PB: 347.0 TB."""
     for unit, scale in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
         if size >= scale:
             return f"{size / scale:,.1f} {unit}"
@@ -75,17 +75,17 @@ def duration(seconds: float) -> str:
 
 
 def gap(value: float) -> str:
-    """Write a relative gap as a percentage; what rounding leaves is none."""
+    """Write a number that is a relative gap as a percentage; what rounding leaves is none."""
     return f"{100 * value:.2g} %" if value > 1e-9 else "0 %"
 
 
 def percent(value: float) -> str:
-    """Write a share as a percentage."""
+    """Write a number that is a share as a percentage."""
     return f"{100 * value:.1f} %"
 
 
 def short_percent(share: float) -> str:
-    """Write a share as whole percent from 10 on, in tenths below."""
+    """Write a number that is a share as whole percent from 10 on, in tenths below."""
     return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
 
 
@@ -96,17 +96,17 @@ def counted(number: int, noun: str) -> str:
 
 
 def few(names: Sequence[str], most: int = 5) -> str:
-    """List the first of some names, and how many more there are."""
+    """Write the first of some names, and the number of those left out."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def words(key: str) -> str:
-    """Write a key in words, without underscores."""
+    """Write a key in words, without underscores, as numbers are written in units."""
     return key.replace("_", " ")
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: int = 0) -> str:
-    """Write rows of cells as text in aligned columns: the first `left` columns to the left, the others to the right."""
+    """Align rows of numbers and words in columns of text: the first `left` to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     columns = ("<" if column < left else ">" for column in range(len(widths)))
     row = "  ".join(f"{{:{side}{width}}}" for side, width in zip(columns, widths, strict=True))

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base_types import Count, Frozen, NonNegative, Positive, validated
+from planner.instance.base_types import Count, Frozen, NonNegative, Positive
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Software
+from planner.instance.software import Software
+from planner.instance.validation import validated
 from planner.physics.training.operations import Machine
 from planner.physics.training.step_errors import SIXTEEN_BITS
 

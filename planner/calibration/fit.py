@@ -43,7 +43,8 @@ from planner.files import read_text
 from planner.instance.base_types import Dtype
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import SWITCHES, Model, Precision, Software
+from planner.instance.software import SWITCHES, Software
+from planner.instance.workload import Model, Precision
 from planner.physics.training import step_errors, step_prediction
 from planner.physics.training.operations import Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy, even_layers, packing

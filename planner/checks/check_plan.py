@@ -10,8 +10,10 @@ from planner.checks import cables, certificates, cost, fabric, joint_proof, layo
 from planner.checks import sites as site_rules
 from planner.checks.rule import Rule, Violations, broken, must_be, needs, show
 from planner.checks.strategy_space_check import Space
-from planner.instance.instance import FabricInstance, Instance, check_pins, grid_problems, pool_problems, wan_problems
+from planner.instance.consistency import grid_problems, pool_problems, wan_problems
+from planner.instance.instance import FabricInstance, Instance
 from planner.instance.network import NETWORK_LIMITS
+from planner.instance.pins import check_pins
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
 from planner.physics.site.site_power import pools_mw

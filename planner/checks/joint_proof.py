@@ -14,8 +14,8 @@ from planner.checks.rule import Violations, at_most, broken, must_be, must_equal
 from planner.checks.strategy_space_check import Cut, CutPipelines, Space, max_racks, max_sites, most_racks
 from planner.checks.strategy_times_check import StepTimeBound, columns_in_time, fastest_ranges, witness
 from planner.instance.grid import Grid
-from planner.instance.hardware import DAYS_A_MONTH
-from planner.instance.instance import Instance, hardware_kind
+from planner.instance.hardware import DAYS_A_MONTH, hardware_kind
+from planner.instance.instance import Instance
 from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.operations import LayerShape

@@ -6,8 +6,9 @@ from itertools import combinations
 
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, parts
 from planner.instance.framework_rules import FrameworkRules
-from planner.instance.instance import PINS
-from planner.instance.workload import Choose, LossLaw, Model, ModelChoice
+from planner.instance.pins import PINS
+from planner.instance.scaling_law import Choose, LossLaw, ModelChoice
+from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import site_power, wan
 from planner.physics.training import scaling_laws, step_errors, step_prediction, transformer

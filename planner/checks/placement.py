@@ -12,7 +12,7 @@ from planner.checks.rule import Violations, at_most, broken, figures, must_be, m
 from planner.cluster.job import Job
 from planner.cluster.placement import Placement
 from planner.cluster.topology import Topology
-from planner.instance.instance import BLOCKS_AT, pinned_blocks
+from planner.instance.pins import BLOCKS_AT, pinned_blocks
 from planner.physics.network.locality import domain_racks, lower_bound_split
 from planner.physics.plan_physics import PlanPhysics, racks_of
 from planner.physics.training.parallel_strategy import strategy_of

@@ -120,7 +120,7 @@ def write_model(model: "BaseModel", output: Path | None) -> None:
 
 def tell_not_modelled(instance: "Instance") -> None:
     """Print to stderr which items of the files that an instance was read from are not modelled by any figure."""
-    from planner.instance.base_types import not_modelled_notes
+    from planner.imports.unmodelled_items import not_modelled_notes
 
     for note in not_modelled_notes(instance):
         print(note, file=sys.stderr)

@@ -185,7 +185,7 @@ def pareto(
     path = instance_path(given)
     data = read_data(path)
     if kind_of(data) == "question" or (kind_of(data) == "plan" and not data["instance"].get("workload")):
-        from planner.planning.fabric_design import by_ratio
+        from planner.planning.cheapest_fabric import by_ratio
 
         if sizes or wish.every or constants is not None or wish.axes != AXES:
             without = "a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"

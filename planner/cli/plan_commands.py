@@ -242,7 +242,7 @@ def evaluate(
     from planner.exports.runnable_layout import OTHER_DECISIONS, layout_question, with_switches
     from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipes import doubts, layout_of_run, run_of_text
-    from planner.instance.instance import long_names
+    from planner.instance.pins import long_names
     from planner.planning.evaluate import evaluated, plan_of_layout
     from planner.planning.load import load_instance
     from planner.report import verdict
@@ -407,7 +407,7 @@ def kept_types() -> "dict[str, type[BaseModel]]":
 
 def schema(what: Annotated[str, Argument(help="instance, plan, job or placement.")]) -> None:
     """Print the JSON Schema of an instance, a plan, a job or a placement."""
-    from planner.instance.base_types import put_ranges
+    from planner.instance.plausible_ranges import put_ranges
 
     kinds = kept_types()
     console.require_choice("schema", what, tuple(sorted(kinds)))

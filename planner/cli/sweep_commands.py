@@ -21,9 +21,9 @@ from planner.files import write_atomically
 from planner.units import counted, duration
 
 if TYPE_CHECKING:
-    from planner.planning.model_size import LimitPoint
     from planner.sweeps.row_store import Store
     from planner.sweeps.sweep_run import Task
+    from planner.sweeps.utilisation import LimitPoint
 
 VARY_HELP = (
     "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "

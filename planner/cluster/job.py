@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base_types import Count, Frozen, NonNegative, validated, with_schema
+from planner.instance.base_types import Count, Frozen, NonNegative, with_schema
+from planner.instance.validation import validated
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, of_kind
 

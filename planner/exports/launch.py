@@ -12,8 +12,9 @@ from planner.checks.layout import broken_rules
 from planner.cluster.job import HOST_GPUS
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
-from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
-from planner.instance.workload import CORE_ATTENTION, Model, Precision, RecomputeModule, Software, rules_of
+from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
+from planner.instance.software import CORE_ATTENTION, RecomputeModule, Software
+from planner.instance.workload import Model, Precision
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes, recomputed_alike, smaller_chunks_first
 from planner.physics.training.step_prediction import machine_of

@@ -16,7 +16,8 @@ from planner.errors import InputError, hint, shown
 from planner.files import parse_json, read_text
 from planner.formats import kubernetes, topologies
 from planner.formats.topologies import Hostlists, plan_topology
-from planner.instance.base_types import NOT_MODELLED, Frozen, validated
+from planner.instance.base_types import NOT_MODELLED, Frozen
+from planner.instance.validation import validated
 from planner.plan.plan_files import kind_of, plan_of
 from planner.units import few
 

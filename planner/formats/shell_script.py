@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from planner.errors import InputError
 from planner.formats.recipe_text import RecipeText
 from planner.instance.catalogue_entries import catalogue
-from planner.instance.workload import RECOMPUTE_MODULES
+from planner.instance.software import RECOMPUTE_MODULES
 
 # Modules that Megatron-Core may recompute (transformer_config.py): those with figures here, and others.
 MEGATRON_MODULES = (*RECOMPUTE_MODULES, "gdn_norm_out", "gdp_in_proj", "gdp_qkv", "mhc")

@@ -13,7 +13,8 @@ from planner.errors import InputError, hint
 from planner.files import csv_rows, read_text
 from planner.imports.command_options import GridOptions
 from planner.imports.instance_file import read_instance_file
-from planner.instance.base_types import NOT_MODELLED, TrackedItems
+from planner.imports.unmodelled_items import TrackedItems
+from planner.instance.base_types import NOT_MODELLED
 from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.physics.site.grid import normal_share
 from planner.units import few

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.instance.base_types import NO_EFFECT, TrackedItems, validated
+from planner.imports.unmodelled_items import NO_EFFECT, TrackedItems
 from planner.instance.catalogue_entries import catalogue
+from planner.instance.validation import validated
 from planner.instance.workload import Model
 
 LINEAR_HEADS = ("linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")

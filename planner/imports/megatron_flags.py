@@ -9,10 +9,10 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.formats.shell_script import NOWHERE, Script
-from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
+from planner.imports.unmodelled_items import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap
-from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher
+from planner.instance.software import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 # Values that are what the planner takes anyway.

@@ -13,7 +13,7 @@ from planner.cluster.placement import Placement
 from planner.errors import InputError
 from planner.exports import launch
 from planner.exports.launch import SHARDING, LaunchRun
-from planner.files import parse_json
+from planner.files import leaves, parse_json
 from planner.formats import placed_job
 from planner.formats.recipe_text import TableText
 from planner.formats.shell_script import Script, read_script, started, typed
@@ -21,10 +21,10 @@ from planner.formats.topologies import gpus_of_node
 from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports import megatron_flags
 from planner.imports.megatron_flags import DEGREE_FLAGS, KNOWN_BY, OwnRun, RunValues
-from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems, leaves
-from planner.instance.framework_rules import TITAN_LOSS_BYTES
+from planner.imports.unmodelled_items import NO_EFFECT, TrackedItems, UnmodelledItems
+from planner.instance.framework_rules import TITAN_LOSS_BYTES, rules_of
 from planner.instance.instance import Instance
-from planner.instance.workload import CORE_ATTENTION, rules_of
+from planner.instance.software import CORE_ATTENTION
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.

@@ -19,7 +19,7 @@ UNKNOWN_NAME = "unknown_name"  # the type of a validation error
 
 @cache
 def catalogue(kind: str) -> dict[str, Any]:
-    """Return a catalogue by kind: accelerators, racks, switches, models or scaling_laws."""
+    """Return the entries of a catalogue by kind: accelerators, racks, switches, models or scaling_laws."""
     text = resources.files("planner").joinpath("catalogue", f"{kind}.json").read_text(encoding="utf-8")
     entries: dict[str, Any] = json.loads(text)
     return {name: completed(entry, entries) if isinstance(entry, dict) else entry for name, entry in entries.items()}

@@ -1,12 +1,18 @@
 """Rules of training frameworks on the layouts that a search may choose; the catalogue has those of each by name."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter
+
+from planner.instance.catalogue_entries import catalogue
 
 Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "sends"]  # an exchange behind products
 
 
 class FrameworkRules(NamedTuple):
-    """Rules that a framework holds a layout to; its degrees, ZeRO stages and schedules are keys of its stack."""
+    """Rules that a training framework holds a layout to; degrees, ZeRO stages and schedules are keys of its stack."""
 
     framework: str = ""  # whose rules they are; empty: none
     recompute: Literal["free", "chunks alike", "all or none"] = "free"  # of the layers that stages recompute
@@ -58,3 +64,12 @@ gradient in 16 bits, 4 + 4 + 2. It is the default where the loss is fused (--cro
 TITAN_LOSS_BYTES = {True: 4.0, False: 14.0}
 """What torchtitan keeps of a logit at the loss's peak, by whether torch.compile fuses the loss (components/loss.py):
 logits in 16 bits and their gradient; or the logits, and their copy, softmax and gradient in 32 bits."""
+
+
+@cache
+def rules_of(software: str) -> FrameworkRules:
+    """Return the framework rules for a software stack's name, by its beginning; none for a user's own stack."""
+    known = catalogue("framework_rules")  # a longer beginning comes before a shorter one
+    entry: Mapping[str, Any] = next((known[start] for start in known if software.startswith(start)), {})
+    rules = {key: value for key, value in entry.items() if key not in ("note", "source")}
+    return TypeAdapter(FrameworkRules).validate_python(rules) if rules else FREE

@@ -9,15 +9,13 @@ from planner.instance.base_types import Count, Fraction, Frozen, NonNegative, Po
 
 
 class BalancingAuthority(Sourced):
-    """A grid operator's area and what it can spare."""
+    """A balancing authority of the grid that a user gives: an operator's area and the power that it can spare."""
 
     id: str = Field(description="By which nodes and scenarios name it.")
     interconnection: str = Field(description="Synchronous area: eastern, western, ercot.")
     headroom_mw: NonNegative = Field(description="Most that can be drawn beyond today's peak demand.")
     energy_usd_per_mwh: NonNegative = Field(description="Price of energy, in dollars per MWh.")
-    carbon_kg_per_mwh: NonNegative | None = Field(
-        None, description="CO2 emitted for a MWh drawn here; absent: not known."
-    )
+    carbon_kg_per_mwh: NonNegative | None = Field(None, description="CO2 of a MWh drawn here; absent: not known.")
 
 
 class InterconnectUpgrade(Sourced):
@@ -30,7 +28,7 @@ class InterconnectUpgrade(Sourced):
 
 
 class PowerNode(Sourced):
-    """Power plants within a radius, seen as one node of the grid, where a site may stand."""
+    """A node of the grid that a user gives: power plants within a radius seen as one, where a site may stand."""
 
     id: str = Field(description="By which lines, pins and plans name it.")
     balancing_authority: str = Field(description="Its area, by id.")
@@ -57,7 +55,7 @@ def _not_zero(value: float) -> float:
 
 
 class Line(Sourced):
-    """A corridor of the grid: equal circuits between two nodes."""
+    """A line of the grid that a user gives: equal circuits in a corridor between two nodes."""
 
     id: str = Field(description="By which reports name it.")
     a: str = Field(description="Node at one end.")
@@ -72,7 +70,7 @@ class Line(Sourced):
 
 
 class NewLine(Sourced):
-    """A corridor of the grid in which new circuits can be built."""
+    """A new line that an instance's grid may be given: a corridor in which circuits can be built."""
 
     id: str = Field(description="By which plans name it.")
     a: str = Field(description="Node at one end.")
@@ -85,7 +83,7 @@ class NewLine(Sourced):
 
 
 class SwitchedRule(Frozen):
-    """A rule of the grid on the split over sites, which binds only where it is enabled."""
+    """A rule of an instance's grid on the split over sites, which binds only where the user enables it."""
 
     enabled: bool = Field(False, description="The rule binds. Before schema version 3 called `on`, which is read too.")
 
@@ -101,7 +99,7 @@ class SwitchedRule(Frozen):
 
 
 class InterconnectRule(SwitchedRule):
-    """Rule of the grid: a site must keep a share of its load on lines with the largest circuit out."""
+    """Keys of a rule of an instance's grid: a share of a site's load stays on lines with the largest circuit out."""
 
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
     reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
@@ -112,14 +110,14 @@ class InterconnectRule(SwitchedRule):
 
 
 class FaultSplitRule(SwitchedRule):
-    """Rule of the grid: the campus must survive the loss of an interconnection (the east–west rule)."""
+    """Keys of a rule of an instance's grid: the campus survives the loss of an interconnection (east–west rule)."""
 
     min_interconnections: Count = Field(2, description="Fewest synchronous areas that sites stand in.")
     max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Of the racks in one interconnection.")
 
 
 class ShareBalanceRule(SwitchedRule):
-    """Rule of the grid: open sites must be of like size, so that none waits for another's share of the batch."""
+    """Keys of a rule of an instance's grid: open sites are of like size, so that none waits for another's share."""
 
     max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Racks of the largest site over the smallest's.")
 
@@ -129,16 +127,14 @@ SOFT_UNITS |= {"area": "m2", "site_count": "sites"}
 
 
 class SoftRule(Frozen):
-    """A rule of the grid that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
+    """Keys of a rule of an instance's grid that may be broken at a price; amounts are in MW, m2 or sites."""
 
-    usd_per_year: NonNegative = Field(
-        description="Price of a unit of excess for a year: counted as capital, not billed."
-    )
+    usd_per_year: NonNegative = Field(description="Price of a unit of excess for a year: capital, but not billed.")
     max_excess: Positive = Field(description="Most excess of one row of the rule.")
 
 
 class Scenario(Sourced):
-    """A scenario of the grid: a year that may come, with the figures that differ from the grid's own."""
+    """A scenario that a user gives of the grid: a year that may come, with the figures that differ from its own."""
 
     name: str = Field(description="By which rows and reports name it.")
     weight: Fraction = Field(0.0, description="Its probability; the grid's own figures have the rest of 1.")
@@ -148,7 +144,7 @@ class Scenario(Sourced):
 
 
 class GridRules(Sourced):
-    """Rules of the grid on the split over sites; each is one named family of rows."""
+    """Keys of an instance's grid that set which rules the split over sites must keep, and how strictly."""
 
     grid_model: Literal["none", "transport", "dc"] = Field(
         "transport", description="none: headroom and generation; transport: line ratings; dc: reactances too."
@@ -178,11 +174,9 @@ class GridRules(Sourced):
 
 
 class SitePrices(Sourced):
-    """Prices of a site in addition to racks and fabric: building, connection, and years of use."""
+    """Prices of a grid's sites that a user gives, in addition to racks and fabric: building, connection, lives."""
 
-    building_usd_per_it_mw: NonNegative = Field(
-        0.0, description="Building and its plant, in dollars per MW of IT load."
-    )
+    building_usd_per_it_mw: NonNegative = Field(0.0, description="Building and its plant, per MW of IT load.")
     interconnection_usd_per_mw: NonNegative = Field(0.0, description="Large-load connection, per MW of facility load.")
     site_usd: NonNegative = Field(0.0, description="Fixed per open site.")
     discount_rate: NonNegative = Field(0.07, description="To annualise capital.")
@@ -203,7 +197,7 @@ class Grid(Sourced):
 
     @property
     def lead_months(self) -> tuple[float, ...]:
-        """Months from the decision at which some site, new line or upgrade that the rules allow becomes ready."""
+        """Months from the decision at which some site, new line or upgrade of an instance's grid becomes ready."""
         months = {node.ready_months for node in self.nodes if node.site}
         months |= {node.upgrade.lead_months for node in self.nodes if node.upgrade}
         months |= {line.lead_months for line in self.new_lines}

@@ -1,7 +1,7 @@
 """The hardware of an instance: accelerators, racks, pools of different GPUs, and the failure rates of their parts."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -9,13 +9,10 @@ from planner.instance.base_types import Count, Dtype, Fraction, NonNegative, Pos
 from planner.instance.catalogue_entries import Named
 
 DAYS_A_MONTH = 365.25 / 12
-Recovery = Literal["restart", "warm-spares", "elastic"]
-CheckpointTarget = Literal["storage", "memory"]
-COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_per_event")
 
 
 class GemmEfficiency(Sourced):
-    """Efficiency of a GPU's matrix products: FLOP at a share of the dense peak, and HBM traffic not hidden."""
+    """Efficiency of an accelerator's matrix products: share of the dense peak, and HBM traffic not hidden."""
 
     max_share: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
     operand_traffic: Fraction = Field(0.0, description="Share of the products' HBM traffic that the FLOP do not hide.")
@@ -26,7 +23,7 @@ class GemmEfficiency(Sourced):
 
 
 class Accelerator(Sourced, json_schema_extra=with_like):
-    """The accelerator of the hardware: one GPU with its links."""
+    """The accelerator of an instance's hardware: one GPU with its links."""
 
     name: str = Field(description="By which files name it.")
     hbm_bytes: Positive = Field(description="Memory of one GPU, in bytes.")
@@ -35,12 +32,10 @@ class Accelerator(Sourced, json_schema_extra=with_like):
     gemm_efficiency: GemmEfficiency = Field(description="Share of the peak that matrix products reach.")
     attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
     softmax_width: NonNegative = Field(
-        0.0,
-        description="Width of a head whose products take as long as the softmax of its scores, which they do not hide.",
+        0.0, description="Width of a head whose products take as long as the softmax of its scores, not hidden by them."
     )
     any_fp8_layout: bool = Field(
-        False,
-        description="Products in FP8 take operands by rows or columns, so that one cast with one scale serves both.",
+        False, description="FP8 products take operands by rows or columns: one cast with one scale serves both."
     )
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
     kernel_seconds: NonNegative = Field(0.0, description="Shortest time of a kernel.")
@@ -64,7 +59,7 @@ class Accelerator(Sourced, json_schema_extra=with_like):
 
 
 class Rack(Sourced):
-    """The rack of the hardware, which is bought and placed, or a node where nodes are bought one by one."""
+    """The rack of an instance's hardware, which is bought and placed, or a node where nodes are bought one by one."""
 
     name: str = Field(description="By which plans name it.")
     gpus: Count = Field(description="GPUs, all in one scale-up domain.")
@@ -80,7 +75,7 @@ NamedRack = Annotated[Rack, Named("racks")]
 
 
 class Pool(Sourced):
-    """One pool: a cluster of one type of GPU, of several that train the same model together."""
+    """One pool of an instance's hardware: a cluster of one type of GPU, of several that train the model together."""
 
     name: str = Field(description="By which plans name it.")
     accelerator: NamedAccelerator = Field(description="Its GPU, inline or by catalogue name.")
@@ -90,14 +85,14 @@ class Pool(Sourced):
 
 
 class PoolLink(Sourced):
-    """The link of every two pools of GPUs, over which they exchange gradients once a step."""
+    """The link of every two pools of an instance's hardware, over which they exchange gradients once a step."""
 
     gbps: Positive = Field(description="Rate between two pools, each direction, for one stage's gradients at a time.")
     rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")
 
 
 class HardwareAlternative(Sourced):
-    """Another GPU and rack that the plan may buy in place of the hardware's own, all alike."""
+    """An alternative of an instance's hardware: another GPU and rack that the plan may buy in its place."""
 
     accelerator: NamedAccelerator = Field(description="Its GPU, inline or by catalogue name.")
     rack: NamedRack = Field(description="Its rack, inline or by catalogue name.")
@@ -139,12 +134,12 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return the rate of one GPU's NIC in bytes/s one way, own or the accelerator's."""
+        """Return the rate of the NIC of one GPU of the hardware, in bytes/s one way: its own or the accelerator's."""
         own = self.nic_bytes_per_second
         return self.accelerator.nic_bytes_per_second if own is None else own
 
     def each_alone(self) -> list[Self]:
-        """List the hardware of an instance with each of its GPUs and racks alone, its own first."""
+        """List an instance's hardware once for each alternative, with that GPU and rack alone; its own come first."""
         every = [self.replaced(alternatives=())]
         for alternative in self.alternatives:
             rack = alternative.rack
@@ -155,89 +150,6 @@ class Hardware(Sourced):
         return every
 
 
-class FailingPart(Sourced):
-    """A kind of part, or of work, whose failure stops the job; counted by GPU, by link or by transceiver at work."""
-
-    gpu_hours_per_event: Positive | None = Field(
-        None, description="Hours of GPUs at work from one event to the next; absent: it is counted by another key."
-    )
-    link_hours_per_event: Positive | None = Field(
-        None, description="Counted by link: hours of links of GPUs at work to their leaves from one event to the next."
-    )
-    transceiver_hours_per_event: Positive | None = Field(
-        None, description="Counted by transceiver: the same of cables.endpoint_transceivers at each such link."
-    )
-    repair_hours: NonNegative = Field(
-        0.0, description="Hours that it is out of service behind a stop; 0: the job takes it up again at once."
-    )
-    out: Literal["gpu", "rack"] = Field("gpu", description="What is out of service meanwhile: the GPU, or its rack.")
-
-    def _faults(self) -> Iterator[str]:
-        given = [name for name in COUNTED_BY if getattr(self, name) is not None]
-        if len(given) != 1:
-            yield f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}"
-        if self.repair_hours and self.gpu_hours_per_event is None:
-            yield f"repair_hours with {given[0]}; only what is counted by gpu_hours_per_event is repaired"
-
-
-class Reliability(Sourced):
-    """Failure rates of the hardware, and what stops of a job cost; with none of it a run is taken to train always."""
-
-    name: str = Field("", description="Of the figures, in reports.")
-    parts: dict[str, FailingPart] = Field(description="What fails, by name.")
-    measured_gpus: Positive = Field(
-        16_384.0, description="GPUs of the run at which the rates were seen; a plan of more is an extrapolation."
-    )
-    scale_exponent: NonNegative = Field(
-        0.0, description="Above measured_gpus the rate of a GPU grows with this power of their number."
-    )
-    lane_failover: bool = Field(
-        False, description="A GPU whose NIC has links in several networks goes on over the others: they stop nothing."
-    )
-    correlated_share: Fraction = Field(
-        0.0, description="Share of stops that hit several replicas, or both copies of a checkpoint in memory."
-    )
-    detection_seconds: NonNegative = Field(0.0, description="From a failure to the start of a recovery.")
-    restart_seconds: NonNegative = Field(0.0, description="Of a restart of the whole job, whatever its size.")
-    restart_seconds_per_gpu: NonNegative = Field(0.0, description="Of a restart of the whole job, for each GPU.")
-    warm_restart_seconds: NonNegative = Field(0.0, description="Of a restart on spares that stand by, likewise.")
-    warm_restart_seconds_per_gpu: NonNegative = Field(0.0, description="Of a restart on spares, for each GPU.")
-    elastic_stall_seconds: NonNegative = Field(
-        0.0, description="That all replicas stall when one is lost, and the job goes on without it."
-    )
-    rejoin_seconds: NonNegative = Field(0.0, description="That a lost replica stays away where racks are at hand.")
-    power_ramp_seconds: NonNegative = Field(0.0, description="From a restart to full power, as the grid asks.")
-    storage_bytes_per_second_per_gpu: Positive | None = Field(
-        None, description="Rate at which a GPU writes a checkpoint to storage; absent: writing takes no time."
-    )
-    memory_bytes_per_second_per_gpu: Positive | None = Field(
-        None, description="Rate to the memory of a neighbour; absent: no checkpoint is kept there."
-    )
-    recoveries: tuple[Recovery, ...] = Field(
-        ("restart", "warm-spares", "elastic"), min_length=1, description="Ways to go on after a stop to choose from."
-    )
-    checkpoint_targets: tuple[CheckpointTarget, ...] = Field(
-        ("storage", "memory"), min_length=1, description="Where checkpoints may be written."
-    )
-    spare_targets: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(
-        (0.0, 0.99),
-        min_length=1,
-        description="Spare racks of a site: the fewest that leave enough racks for such a share of time; 0: none.",
-    )
-    spare_gpus: bool = Field(True, description="GPUs of a rack that the layout leaves idle may be cabled as spares.")
-
-    @property
-    def counts_links(self) -> bool:
-        """Whether the stops of a job depend on the number of links that join a GPU to its leaves."""
-        return any(part.gpu_hours_per_event is None for part in self.parts.values())
-
-    def _faults(self) -> Iterator[str]:
-        # Of links alone, without transceivers, or with lanes to spare, nothing would ever stop the job.
-        if self.counts_links and all(part.gpu_hours_per_event is None for part in self.parts.values()):
-            yield "parts: all are counted by links or transceivers; add those with gpu_hours_per_event"
-        if set(self.recoveries) == {"warm-spares"} and not any(self.spare_targets):
-            problem = 'recoveries has "warm-spares" alone, and spare_targets no share above 0'
-            yield f"{problem}; add one to either"
-        if "storage" not in self.checkpoint_targets and self.memory_bytes_per_second_per_gpu is None:
-            problem = 'checkpoint_targets has no "storage", and memory_bytes_per_second_per_gpu is absent'
-            yield f"{problem}; add one"
+def hardware_kind(hardware: Hardware | HardwareAlternative) -> tuple[str, str]:
+    """Return the names of the GPU and of the rack of an instance's hardware."""
+    return hardware.accelerator.name, hardware.rack.name

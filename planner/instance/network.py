@@ -1,4 +1,4 @@
-"""Types of the parts from which a site's fabric may be built, and of the wide area: fibre and wavelengths."""
+"""Types of an instance's network, from whose parts a site's fabric may be built, and of its wide area."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
 
 
 class Switch(Sourced):
-    """A switch box: `planes` chips behind `ports` front-panel ports, each port split over all chips."""
+    """A switch box of an instance's network: `planes` chips behind `ports` front-panel ports, split over all chips."""
 
     name: str = Field(description="By which plans and pins name it.")
     ports: Count = Field(description="Front-panel ports; each chip has as many, at port_gbps / planes.")
@@ -39,13 +39,12 @@ class Switch(Sourced):
         1, description="Most slower ports that a leaf's port towards GPUs can be split into."
     )
     breakout_link_factor: Positive = Field(
-        1.0,
-        description="Price and power of a link at a port split `breakout` ways over a whole one's; more if split less.",
+        1.0, description="Price and power of a link of a port split `breakout` ways over a whole's; more if split less."
     )
 
 
 class Optics(Sourced):
-    """The optics of a network: a transceiver at the port rate."""
+    """The optics of an instance's network: a transceiver at the port rate, with its price and power."""
 
     name: str = Field(description="By which bills name it.")
     gbps: PartRate = None
@@ -54,7 +53,7 @@ class Optics(Sourced):
 
 
 class Cables(Sourced):
-    """The cables of a network: the price of a link's cable, and its transceivers."""
+    """The cables of an instance's network: the price of a link's cable, and its transceivers."""
 
     endpoint_usd: NonNegative = Field(0.0, description="Cable between GPU and leaf.")
     endpoint_transceivers: LinkEnds = Field(2, description="Transceivers of a link between GPU and leaf.")
@@ -63,7 +62,7 @@ class Cables(Sourced):
 
 
 class Medium(Sourced):
-    """A kind of cable at the port rate, both ends included: what a link takes where it is no longer than the reach."""
+    """A medium of an instance's network: a kind of cable at the port rate, for links no longer than its reach."""
 
     name: str = Field(description="By which bills name it.")
     gbps: PartRate = None
@@ -74,7 +73,7 @@ class Medium(Sourced):
 
 
 class Floor(Sourced):
-    """The floor of a site: a grid of racks, row by row; switches stand in the middle of the racks that they serve."""
+    """The floor that a user gives with a network: a site's grid of racks; switches stand amid the racks they serve."""
 
     rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
     row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, aisles of 1.2 m [m].")
@@ -87,7 +86,7 @@ class Floor(Sourced):
 
 
 class Spares(Sourced):
-    """Spare ports of a leaf, for endpoints whose port fails: by a share or by chances, whichever is more."""
+    """Spare ports of a leaf that a user asks of the network, by a share or by chances, whichever is more."""
 
     share: Fraction = Field(0.0, description="Of the ports in use towards GPUs, rounded up.")
     failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
@@ -95,12 +94,12 @@ class Spares(Sourced):
 
     @property
     def asked(self) -> bool:
-        """Whether spare ports of a leaf are needed by the network of an instance."""
+        """Whether the network of an instance asks for spare ports of a leaf."""
         return self.share > 0 or self.failure_chance > 0
 
 
 class TransportRuns(Frozen):
-    """Simulate the transport on a reference tree of the network's switches: a random permutation of equal flows."""
+    """Keys of an instance's network for simulated transport: a random permutation on a tree of its switches."""
 
     transport: Literal["ecmp", "spray", "adaptive"] = Field(
         description="ecmp: a path a flow; spray: packets over all paths; adaptive: paths by load."
@@ -112,7 +111,7 @@ class TransportRuns(Frozen):
 
 
 class Transport(Sourced):
-    """Slowdown of the transport over the fluid ideal: a constant, or measured in simulated runs."""
+    """Slowdown of the transport that a user gives with a network: a constant, or measured in simulated runs."""
 
     name: str = Field("spray", description="By which reports name it.")
     slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Time over the fluid ideal, if not simulated.")
@@ -149,8 +148,7 @@ class Network(Sourced):
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
     min_core_share: Fraction = Field(
-        0.0,
-        description="Least rate out of a full leaf, pod and zone over that of its GPUs' links; 1: every tier is 1:1.",
+        0.0, description="Least rate out of a full leaf, pod and zone over its GPUs' links'; 1: every tier is 1:1."
     )
     max_oversubscription: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] | None = Field(
         None,
@@ -180,36 +178,36 @@ class Network(Sourced):
 
     @property
     def asked_core_share(self) -> float:
-        """Least rate out of a full leaf, pod and zone that the network must have, over that of its GPUs' links."""
+        """Least rate out of a full leaf, pod and zone that an instance's network asks for, over that of GPUs' links."""
         most = self.max_oversubscription
         return max(self.min_core_share, 0.0 if most is None or isinstance(most, tuple) else 1 / most)
 
     @property
     def tier_ratios(self) -> tuple[float, float, float]:
-        """Most rate down to rate up in the network's list for a leaf, a spine and a core; infinity without a list."""
+        """Most rate down to rate up that an instance's network lists for leaf, spine and core; infinity: no list."""
         most = self.max_oversubscription
         own = most if isinstance(most, tuple) else (math.inf,)
         leaf, spine, core, *_ = (*own, own[-1], own[-1])
         return leaf, spine, core
 
     def ratio_of(self, tier: int) -> float:
-        """Bound the network's rate down to rate up at a leaf (0), spine (1) or core (2); infinity: any."""
+        """Return the most rate down to rate up that an instance's network allows a leaf (0), spine (1), core (2)."""
         own = self.tier_ratios[tier] if tier < len(self.tier_ratios) else math.inf
         return min(own, 1 / self.asked_core_share if self.asked_core_share else math.inf)
 
     @property
     def asked_leaf_uplinks(self) -> int:
-        """Fewest links from a leaf to spines that the network needs to survive the required loss."""
+        """Fewest links from a leaf to spines by which an instance's network survives the loss that it asks about."""
         return 1 if self.survives is None else 2
 
     @property
     def asked_spines(self) -> int:
-        """Fewest spines above each leaf that the network needs to survive the required loss."""
+        """Fewest spines above each leaf by which an instance's network survives the loss that it asks about."""
         return 2 if self.survives == "one_spine" else 1
 
 
 class FibreNode(Sourced):
-    """A place where fibre routes meet; one with the id of a grid node is at that node."""
+    """A fibre node of an instance's wide area, where routes meet; one with the id of a grid node is at that node."""
 
     id: str = Field(description="By which edges name it.")
     latitude: Annotated[float, Field(ge=-90, le=90)] = Field(description="In degrees north.")
@@ -217,7 +215,7 @@ class FibreNode(Sourced):
 
 
 class FibreEdge(Sourced):
-    """A fibre route between two fibre nodes: what one cut takes out. Demands share its wavelengths."""
+    """A fibre edge of an instance's wide area: a route between two fibre nodes, which one cut takes out."""
 
     id: str | None = Field(None, description="Absent: the ids of its ends, joined by a hyphen.")
     a: str = Field(description="Fibre node at one end.")
@@ -229,12 +227,12 @@ class FibreEdge(Sourced):
 
     @property
     def name(self) -> str:
-        """The name of a fibre edge: its id, or the ids of its ends."""
+        """The name of a fibre edge of an instance's wide area: its id, or the ids of its ends."""
         return self.id or f"{self.a}-{self.b}"
 
 
 class Traffic(Sourced):
-    """Traffic of the wide area: what sites send each other in addition to gradients, equal bytes each way."""
+    """Traffic of an instance's wide area: what sites send each other in addition to gradients, equal both ways."""
 
     name: str = Field(description="By which plans name it.")
     bytes: Positive = Field(description="Bytes from one end to the other, and as many back.")
@@ -252,7 +250,7 @@ class Traffic(Sourced):
 
 
 class Wan(Sourced):
-    """The wide area that joins the sites; fibre_edges, protection, exchange or traffic: it designs fibre routes."""
+    """The wide area of an instance that joins its sites: fibre, protection and traffic, or the usual prices."""
 
     route_factor: Annotated[float, Field(ge=1)] = Field(1.2, description="Fibre route over great circle.")
     rtt_ms_per_100_route_km: Positive = Field(0.98, description="Light in fibre, both ways.")
@@ -280,5 +278,5 @@ class Wan(Sourced):
 
     @property
     def designed(self) -> bool:
-        """Whether the wide area of an instance needs a design of fibre routes and wavelengths."""
+        """Whether the wide area of an instance asks for a design of fibre routes and wavelengths."""
         return bool(self.fibre_edges or self.traffic) or self.protection is not None or self.exchange is not None

@@ -1,18 +1,22 @@
-"""Plausible ranges of an instance's figures: a warning for each outside its range, and for each that nothing reads.
+"""Allowed and plausible ranges of an instance's figures: an error outside the one, a warning outside the other.
 
-The ranges are those of catalogue/plausible_ranges.json: by the ends of keys' paths, `*` for a name that the user gives,
-the lowest and the highest value and the reason. Where a key may be 0, 0 means none and is plausible; shares have their
-range in their types.
+The plausible ones are those of catalogue/plausible_ranges.json: by the ends of keys' paths, `*` for a name that the
+user gives, the lowest and the highest value and the reason. Where a key may be 0, 0 means none and is plausible; shares
+have their range in their types.
 """
 
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from planner.instance.base_types import figures
+from pydantic import BaseModel
+
+from planner.instance.base_types import MAX_COUNT
 from planner.instance.catalogue_entries import catalogue, racks_with
-from planner.instance.instance import Instance, hardware_kind
+from planner.instance.hardware import hardware_kind
+from planner.instance.instance import Instance
 
 # Sources: rows of planner/catalogue and instances/, which name theirs, and a factor of ten or more beyond on either
 # side; published models, campuses and power systems; where neither exists, the judgement of this project.
@@ -20,7 +24,7 @@ USUAL = {key: dict(usual) for keys, usual in catalogue("plausible_ranges").items
 
 
 def implausible(instance: Instance) -> Iterator[str]:
-    """Yield a warning for each implausible or unread key of an instance, and for racks and recipes of other GPUs."""
+    """Yield a warning for each figure of an instance outside its plausible range, or unread, or of another GPU."""
     yield from implausible_figures(instance)
     hardware, work, gpu = instance.hardware, instance.workload, instance.hardware.accelerator
     kinds: list[tuple[str, Any]] = [("hardware", hardware)]
@@ -76,7 +80,7 @@ def implausible_figures(instance: Instance) -> Iterator[str]:
 
 
 def warn(*instances: Instance) -> None:
-    """Log each warning about an instance's implausible figures once."""
+    """Log each warning about a figure of an instance outside its plausible range once."""
     for line in dict.fromkeys(line for instance in instances for line in implausible(instance)):
         logging.getLogger("planner").warning("implausible: %s", line)
 
@@ -86,3 +90,79 @@ def usual_range(key: str) -> dict[str, Any] | None:
     """Return low, high and reason of the plausible range of a key, by the longest end of its path that has one."""
     parts = key.split(".")
     return next((USUAL[end] for i in range(len(parts)) if (end := ".".join(parts[i:])) in USUAL), None)
+
+
+SMALLEST, LARGEST = 1e-15, 1e24  # of a figure whose unit has no range of its own; 0 is allowed wherever its type does
+# The first pattern that a whole key matches gives its range. Products of figures within them stay far within a float.
+RANGES: tuple[tuple[str, float, float], ...] = (
+    (r"racks", 1, 1_000_000),
+    (r"ports", 1, 4_096),
+    (r"gpus|(window_|dense_)?layers|layers_multiple_of", 1, 10_000),
+    (r"(kv_)?heads|experts|count|heads_multiple_of|planes", 1, 65_536),
+    (r"hidden|(shared_)?ffn|head_.*|q_rank|kv_rank", 1, 1_000_000),
+    (r"max_fibre_pairs|max_wavelengths_per_pair|(max_)?circuits|max_steps|routes", 1, 1_000),
+    (r"measured_gpus", 1, 1e9),
+    (r"(max_batch_)?tokens", 1, 1e20),
+    (r"parameters|flop", 1, 1e40),
+    (r"coefficient", 1e-40, 1e40),
+    (r".*_flop_per_second|.*_bytes_per_second.*", 1, 1e24),
+    (r".*usd.*", 1e-9, 1e15),
+    (r".*_seconds.*|.*_ms|rtt_ms.*|deadline_days", 1e-15, 1e9),
+    (r".*_hours.*", 1e-6, 1e15),
+    (r".*_years|.*_months", 1e-3, 1e4),
+    (r".*_mw|max_excess|it_kw|.*watts|.*_per_m2", 1e-6, 1e9),
+    (r".*gbps|.*_km|.*_m|bytes|.*_bytes", 1e-6, 1e18),
+    (r".*_factor|slowdown|.*oversubscription|max_ratio|.*_traffic|.*aspect|ffn_ratio|round_trips", 1e-6, 1e6),
+    (r"alpha|beta|slope|scale_exponent|discount_rate|.*_share_per_year|reactance_pu", 1e-6, 1e3),
+    (r"exponent|intercept", 1e-12, 1e3),
+)
+
+
+@cache
+def range_of(key: str, *, whole: bool) -> tuple[float, float]:
+    """Return the allowed range of the number at a key of an instance, where it is not 0: least and largest size."""
+    usual = (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
+    return next(((low, high) for pattern, low, high in RANGES if re.fullmatch(pattern, key)), usual)
+
+
+def put_ranges(schema: dict[str, Any]) -> None:
+    """Put the allowed ranges of numbers into the JSON Schema of an instance, where its types give none."""
+    parts = (schema, *schema.get("$defs", {}).values())
+    left = [(key, form) for part in parts for key, form in part.get("properties", {}).items()]
+    while left:
+        key, form = left.pop()
+        inner = (*form.get("anyOf", ()), form.get("items"), form.get("additionalProperties"))
+        left += [(key, other) for other in inner if isinstance(other, dict)]
+        if form.get("type") in ("number", "integer") and "enum" not in form:
+            low, high = range_of(key, whole=form["type"] == "integer")
+            if form.get("exclusiveMinimum") == 0:
+                del form["exclusiveMinimum"]
+                form["minimum"] = low
+            if "exclusiveMaximum" not in form:
+                form.setdefault("maximum", high)
+
+
+def figures(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, float]]:
+    """Yield an instance's figures for their ranges: path, key without positions and with * for names, and value."""
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            at = (f"{path}.{name}", f"{key}.{name}") if path else (name, name)
+            yield from figures(getattr(value, name), *at)
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from figures(inner, f"{path}.{name}", f"{key}.*")
+    elif isinstance(value, (tuple, list)):
+        for i, inner in enumerate(value):
+            yield from figures(inner, f"{path}[{i}]", key)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, key, value
+
+
+def out_of_range(instance: BaseModel) -> Iterator[str]:
+    """Name the figures of an instance that are out of the allowed range of their key."""
+    for path, key, value in figures(instance):
+        last = key.replace(".*", "").rpartition(".")[2]  # what a mapping holds by name has the unit of the whole
+        low, high = range_of(last, whole=isinstance(value, int))
+        if value and not low <= abs(value) <= high:
+            shown = f"{value:g}" if isinstance(value, float) else f"{value:,}"
+            yield f"{path}: must be from {low:,g} to {high:,g} (is {shown[:40]}); correct it"

@@ -10,7 +10,8 @@ from itertools import count
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.workload import Choose, DepthLaw, Experts, Family, LossLaw, Model
+from planner.instance.scaling_law import Choose, DepthLaw, Family, LossLaw
+from planner.instance.workload import Experts, Model
 from planner.physics.training import scaling_laws, transformer
 
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products

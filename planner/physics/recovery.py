@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network
+from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
 from planner.physics import Floats, Num
 from planner.physics.network.fabric_designs import lanes_of
 from planner.physics.plan_physics import PlanPhysics

@@ -120,9 +120,7 @@ class ObjectiveValue(Frozen):
     simplest: SimplerPlan | None = Field(
         None, description="A plan of a simpler layout than this one; null: none was found, or it was not asked for."
     )
-    freed: FreedLayout | None = Field(
-        None, description="What rules of the framework cost the plan's own degrees; null: nothing."
-    )
+    freed: FreedLayout | None = Field(None, description="Cost of the framework's rules to the plan's degrees; null: 0.")
 
 
 def decision_of(rules: Collection[str]) -> Decision:

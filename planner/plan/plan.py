@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, Validati
 from planner.instance.base_types import Frozen, SchemaVersion
 from planner.instance.catalogue_entries import IN_FULL
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
-from planner.instance.workload import ModelChoice
+from planner.instance.scaling_law import ModelChoice
 from planner.plan import VIEWS, plan_sections
 from planner.plan.certificate import Conflict, JointProof, ObjectiveValue, Status, Violation
 from planner.plan.plan_sections import FabricPlan, LayoutPlan, PlacementPlan, PoolsPlan, ReliabilityPlan, SitesPlan
@@ -56,9 +56,7 @@ class CurvePoint(Frozen):
 
     days_to_train: float = Field(description="Days to train, failures included where they count.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
-    bound_days: float | None = Field(
-        description="No plan of at most this capital trains in fewer days; null where that is not proven."
-    )
+    bound_days: float | None = Field(description="No plan of at most this capital has fewer days; null: not proven.")
     layout: str = Field(description="The layout in short.")
     racks: int = Field(description="Racks bought.")
     racks_by_site: dict[str, int] = Field(description="Racks bought at each site.")
@@ -68,9 +66,7 @@ class CurvePoint(Frozen):
         (), description="What else is decided otherwise than at the point before: sites, lines, memory, fabric."
     )
     asked: bool = Field(False, description="Whether this is the plan that the curve is drawn around.")
-    knee: bool = Field(
-        False, description="Whether the curve bends here: up to it money saves more days than behind it."
-    )
+    knee: bool = Field(False, description="Whether the curve bends here: up to it money saves more days than after.")
 
 
 def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
@@ -89,9 +85,7 @@ class Curve(Frozen):
         "null where nothing is."
     )
     most_usd: float | None = Field(description="Most capital of the box; null: no limit.")
-    least_usd: float | None = Field(
-        None, description="Plans of less capital are outside the box; null: they are in it."
-    )
+    least_usd: float | None = Field(None, description="Plans of less capital are outside the box; null: in it.")
     none_below_usd: float | None = Field(
         None, description="No plan of at most this capital keeps all rules; null where that is not proven of any."
     )
@@ -123,14 +117,11 @@ class Plan(Frozen):
         description="As it was solved, names of the catalogue resolved; no workload where a fabric alone was asked."
     )
     instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
-    status: Status = Field(
-        description="optimal, infeasible: by proof; feasible: a plan without one; unknown: none yet."
-    )
+    status: Status = Field(description="optimal, infeasible: by proof; feasible: without one; unknown: no plan yet.")
     objective: ObjectiveValue = Field(description="The figure of merit and what is proven of it.")
     sites: SitesPlan | None = Field(None, description="Where sites stand; null where the instance has no grid.")
     wan: plan_sections.WanPlan | None = Field(
-        None,
-        description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
+        None, description="Where instance.wan asks for a design and two sites are open; else sites.links estimates it."
     )
     layout: LayoutPlan | None = Field(None, description="How a step is divided over GPUs.")
     pools: PoolsPlan | None = Field(None, description="In place of layout, for pools of different GPUs.")
@@ -142,9 +133,7 @@ class Plan(Frozen):
     run: RunPlan | None = Field(None, description="The whole run: energy, money and carbon until it ends.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     curve: Curve | None = Field(None, description="What less money buys, where that was asked for.")
-    proof: JointProof | None = Field(
-        None, description="What the bound rests on in addition to physics, for days to train."
-    )
+    proof: JointProof | None = Field(None, description="What the bound on days to train rests on besides physics.")
     conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
         "proved",
@@ -155,12 +144,9 @@ class Plan(Frozen):
     seed: int = Field(0, description="Of the solvers.")
     time_limit_seconds: float | None = Field(None, description="That was asked for; null: none.")
     verified: bool | None = Field(
-        None,
-        description="Whether the checker agreed when the plan was made; null: not checked, such as a layout by hand.",
+        None, description="Whether the checker agreed when the plan was made; null: not checked, as a layout by hand."
     )
-    violations: tuple[Violation, ...] = Field(
-        (), description="Where verified is false: the rules that the checker says the plan breaks."
-    )
+    violations: tuple[Violation, ...] = Field((), description="Rules that the checker says the plan breaks.")
 
     @model_validator(mode="before")
     @classmethod
@@ -350,3 +336,8 @@ def runs(counts: tuple[int, ...]) -> str:
     """Write a list of counts in a plan, such as layers by stage, shortly: `3x2 1` is 2 2 2 1."""
     parts = ((len(list(alike)), count) for count, alike in groupby(counts))
     return " ".join(f"{times}x{count}" if times > 1 else str(count) for times, count in parts)
+
+
+def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
+    """Return the fields of a plan that state its question: its instance and the hash of that."""
+    return {"instance": instance, "instance_sha256": instance_sha256(instance)}

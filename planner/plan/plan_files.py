@@ -76,7 +76,8 @@ def read_plan(path: Path) -> "Plan":
 
 def plan_of(data: Any, where: str) -> "Plan":
     """Return the plan that JSON data of `where` are. InputError names the JSON path, its value and what was due."""
-    from planner.instance.base_types import out_of_range, validated
+    from planner.instance.plausible_ranges import out_of_range
+    from planner.instance.validation import validated
     from planner.plan.plan import Plan
 
     if not isinstance(data, dict):

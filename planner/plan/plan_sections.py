@@ -6,8 +6,8 @@ from typing import Literal
 from pydantic import Field
 
 from planner.instance.base_types import Frozen
-from planner.instance.hardware import CheckpointTarget, Recovery
 from planner.instance.network import FabricFamily
+from planner.instance.reliability import CheckpointTarget, Recovery
 from planner.plan.certificate import Certificate
 from planner.units import words
 
@@ -18,9 +18,7 @@ class Assumptions(Frozen):
     pipeline_send_slowdown: float = Field(description="Pipeline exchange over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks over the NIC's ideal.")
     wan_gbps: float | None = Field(None, description="Rate of the exchange between sites, each way.")
-    wan_rtt_ms: float | None = Field(
-        None, description="Round trip between the sites that are farthest apart, in ms; null: one site."
-    )
+    wan_rtt_ms: float | None = Field(None, description="Round trip of the sites farthest apart, in ms; null: one site.")
 
 
 class LayoutMetrics(Frozen):
@@ -41,9 +39,7 @@ class LayoutMetrics(Frozen):
     )
     pipeline_send_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     pipeline_send_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
-    pipeline_send_window_seconds: float = Field(
-        description="Compute of the smallest chunk, during which one exchange may run."
-    )
+    pipeline_send_window_seconds: float = Field(description="Compute of the smallest chunk, behind which one may run.")
     sends_beside_rings: float = Field(
         0.0, description="Pipeline exchanges of a step that the schedule lets meet rings, which they wait for."
     )
@@ -472,9 +468,7 @@ class WanRoute(Frozen):
     route_km: float = Field(description="Length, in km.")
     rtt_ms: float = Field(description="Round trip, in ms.")
     gbps: float = Field(description="Rate of this share, each way, headroom included.")
-    backup_edges: tuple[str, ...] | None = Field(
-        None, description="Ids of the route after a cut; null without protection."
-    )
+    backup_edges: tuple[str, ...] | None = Field(None, description="Ids of the route after a cut; null: not protected.")
     backup_rtt_ms: float | None = Field(None, description="Its round trip, in ms.")
     backup_gbps: float | None = Field(None, description="Its rate, each way, in Gb/s.")
 

@@ -1,27 +1,16 @@
-"""Instances changed for another question: fewest days, each start, each decision otherwise, more of each limit.
+"""Instances changed for another question: fewest days, each decision otherwise, more of each limit."""
 
-A plan of the goal `finish_date` (days from the decision until the model is trained, the wait for what is bought
-included) may wait for a late site or do without it. Of all plans in which nothing comes later than some month, the one
-of the fewest days of training finishes soonest, so that one question for each month at which something becomes ready,
-in the order of the months, finds the soonest finish; a later month only for plans that finish before the best so far.
-"""
-
-import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.instance.hardware import DAYS_A_MONTH
-from planner.instance.instance import FabricInstance, Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.instance.network import NETWORK_LIMITS
-from planner.models import Options
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import DEGREES, SitesPlan
-from planner.version import __version__
+from planner.plan.plan_sections import DEGREES
 
 Change = Callable[[Instance], Instance]
-FINISH_DATE = "finish_date"
 CHOICES = (*DEGREES[:4], "virtual_stages", "microbatch_sequences", "zero_stage", "sequence_parallel", "schedule")
 SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
 
@@ -32,77 +21,19 @@ def in_fewest_days(instance: Instance) -> Instance:
 
 
 def in_days_of_training(instance: Instance) -> Instance:
-    """Return the instance for the fewest days where its goal is the whole curve; any other as it is."""
+    """Return an instance changed from the goal of the whole frontier to the fewest days; any other as it is."""
     whole = instance.objective.minimize == "frontier"
     return instance.replaced(objective__minimize="days_to_train") if whole else instance
 
 
 def change_to(**values: Any) -> Change:
-    """Return a function that changes an instance's values, by the paths that `replaced` takes."""
+    """Return a change of an instance as a function, by the paths that `replaced` takes."""
     return lambda instance: instance.replaced(**values)
-
-
-def as_asked(instance: Instance | FabricInstance) -> dict[str, Any]:
-    """Return the fields of a plan that state its question: the instance as changed, and its hash."""
-    return {"instance": instance, "instance_sha256": instance_sha256(instance)}
-
-
-def solved_with(instance: Instance | FabricInstance, options: Options) -> dict[str, Any]:
-    """Return the fields that every plan states: its instance and hash, planner version, seed, threads, time limit."""
-    how = {"seed": options.seed, "threads": options.threads or 1, "time_limit_seconds": options.time_limit}
-    return as_asked(instance) | how | {"planner_version": __version__}
-
-
-def start_days(instance: Instance, sites: SitesPlan | None) -> float:
-    """Return a plan's start in days from the decision: hardware and every site, line and upgrade in use are ready."""
-    months = [instance.hardware.ready_months]
-    if instance.grid is not None and sites is not None:
-        nodes = {node.id: node for node in instance.grid.nodes}
-        lines = {line.id: line for line in instance.grid.new_lines}
-        months += [nodes[site.id].ready_months for site in sites.sites]
-        months += [lines[built.line].lead_months for built in sites.new_lines]
-        months += [upgrade.lead_months for step in sites.upgrades if (upgrade := nodes[step.node].upgrade) is not None]
-    return max(months) * DAYS_A_MONTH
-
-
-def latest_start_months(instance: Instance) -> float:
-    """Return a finish-date question's latest start, months from the decision; the hardware's for other goals."""
-    months = [instance.hardware.ready_months]
-    if instance.objective.minimize == FINISH_DATE and instance.grid is not None:
-        months += instance.grid.lead_months
-    return max(months)
-
-
-def latest_start_days(instance: Instance) -> float:
-    """Return a finish-date question's latest start, in days from the decision."""
-    return latest_start_months(instance) * DAYS_A_MONTH
-
-
-def each_start(instance: Instance) -> list[Instance]:
-    """List the finish-date questions, one a month at which something becomes ready, without what comes later."""
-    grid, ready = instance.grid, instance.hardware.ready_months
-    if instance.objective.minimize != FINISH_DATE or grid is None:
-        return [instance]
-    starts = sorted({max(ready, months) for months in grid.lead_months})
-    own = math.inf if grid.rules.ready_within_months is None else grid.rules.ready_within_months
-    each = [grid.rules.replaced(ready_within_months=min(months, own)) for months in starts[:-1]]
-    return [*(instance.replaced(grid__rules=rules) for rules in each), instance]
-
-
-def ready_in(instance: Instance, months: float) -> list[str]:
-    """Name the sites, new lines and upgraded nodes that become ready in a finish-date month, and the hardware."""
-    names = ["the hardware"] if months and instance.hardware.ready_months == months else []
-    if instance.grid is not None:
-        nodes = instance.grid.nodes
-        names += [node.id for node in nodes if node.site and node.ready_months == months]
-        names += [line.id for line in instance.grid.new_lines if line.lead_months == months]
-        names += [f"upgrade of {node.id}" for node in nodes if node.upgrade and node.upgrade.lead_months == months]
-    return names
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a plan's question, as a change: a decision made otherwise, a rule left out, `more` of a limit."""
+    """An instance changed as a variant of a plan's question: a decision otherwise, no rule, or `more` of a limit."""
 
     choice: str  # or the limit
     plan_value: str = ""
@@ -116,7 +47,7 @@ class Variant:
 
 
 def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
-    """Yield a plan's question with each decision otherwise or rule left out, sites first; `closed`: unused sites."""
+    """Yield changes of a plan's instance: each decision otherwise, each rule left out; `closed`: unused sites."""
     instance, layout, network = plan.instance, plan.layout, plan.instance.network
     opened = [site.id for site in plan.sites.sites] if plan.sites else []
     for name in [*opened, *closed]:
@@ -158,7 +89,7 @@ def variants_of(plan: Plan, closed: list[str]) -> Iterator[Variant]:
 
 
 def limits_of(plan: Plan) -> Iterator[Variant]:
-    """Yield a plan's question with each limit raised a little: by a hundredth, or by one more step or block."""
+    """Yield changes of a plan's instance with each limit raised: by a hundredth, or by one more step or block."""
     instance, limits, layout, grid = plan.instance, plan.instance.limits, plan.layout, plan.instance.grid
     wan = plan.sites.links if plan.sites else ()
 

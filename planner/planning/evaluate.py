@@ -17,7 +17,7 @@ from planner.errors import InputError
 from planner.instance.base_types import Frozen
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.workload import CORE_ATTENTION, DISPATCH_SECONDS
+from planner.instance.software import CORE_ATTENTION, DISPATCH_SECONDS
 from planner.models import Options
 from planner.physics.recovery import best_stretch
 from planner.physics.site import cost
@@ -30,7 +30,7 @@ from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import DEGREES, STAGE_DEGREES, Assumptions, LayoutMetrics, LayoutPlan
-from planner.planning.changed_instance import solved_with
+from planner.planning.joint_plan import solved_with
 from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
@@ -38,7 +38,7 @@ CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the use
 
 
 class Constant(Frozen):
-    """A constant of the step-time model that a part of an evaluated layout's prediction rests on, with its source."""
+    """A constant that a part of an evaluated layout's predicted step rests on, with its source."""
 
     path: str = Field(description="Its place in the instance as resolved.")
     value: float | bool | str | tuple[str, ...] | None
@@ -56,7 +56,7 @@ class Extrapolation(Frozen):
 
 
 class Evaluation(LayoutMetrics):
-    """The predicted metrics of a layout given in full, and what they rest on."""
+    """The evaluation of a layout given in full: its predicted metrics, and what they rest on."""
 
     name: str
     fits: bool = Field(description="Nothing keeps the layout from running.")
@@ -70,8 +70,7 @@ class Evaluation(LayoutMetrics):
     extrapolated: tuple[Extrapolation, ...] = ()
     stack: str = Field(description="The software stack and its switches.")
     filled: dict[str, str] = Field(
-        default_factory=dict,
-        description="Choices left open that the figures do not show, or not at the plainest value.",
+        default_factory=dict, description="Choices left open that figures do not show, or not at the plainest value."
     )
     run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 
@@ -139,7 +138,7 @@ def evaluated(instance: Instance) -> Evaluation:
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
-    """Read the layout to evaluate from pins, else the plainest. InputError: one is missing, or two contradict."""
+    """Read from pins the layout to evaluate, else the plainest. InputError: one is missing, or two contradict."""
     given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
     if shares is not None:
@@ -267,7 +266,7 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
 
 
 def stack_text(machine: Machine) -> str:
-    """Write in one line a software stack with the switches that matter to a model and its precision."""
+    """Write in one line the software stack of an evaluated layout, with the switches that matter to its model."""
     software, routed = machine.software, machine.model.experts is not None
     idle = {"experts": not routed, "tensor": not overlaps_tensors(machine)}
     overlaps = [overlap for overlap in software.overlaps if not idle.get(overlap, False)]

@@ -26,15 +26,8 @@ from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, Status, Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SitesPlan
-from planner.planning import changed_instance
-from planner.planning.changed_instance import (
-    Change,
-    Variant,
-    in_days_of_training,
-    in_fewest_days,
-    limits_of,
-    variants_of,
-)
+from planner.planning import changed_instance, finish_date
+from planner.planning.changed_instance import Change, Variant, in_days_of_training, in_fewest_days, variants_of
 from planner.planning.conflict import briefly
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.solve import column_of, solve_instance
@@ -53,7 +46,7 @@ SHOWN = 5e-5  # a loss below which a line shows none
 
 
 class Other(Frozen):
-    """The best plan with one decision of an explained plan made otherwise, by what its goal minimizes: days, dollars.
+    """The other choice in an explanation: the best plan with one decision made otherwise, in days or dollars.
 
     Where the goal is the day of its end, days count from the decision, and its start is chosen anew too.
     """
@@ -63,9 +56,7 @@ class Other(Frozen):
     value: str = Field(description="In place of the plan's.")
     days: float | None = Field(description="Of that plan; null: there is none.")
     usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
-    loss: float | None = Field(
-        description="Its days, or dollars, over the best that the plan's tolerance began from, less one."
-    )
+    loss: float | None = Field(description="Its days, or dollars, over the best before the plan's tolerance, less one.")
     proved: bool = Field(description="No plan with the decision made otherwise is better, by more than 0.005 %.")
     bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
     bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")
@@ -76,7 +67,7 @@ class Other(Frozen):
 
     @property
     def as_good(self) -> bool:
-        """Whether the explained plan's other choice costs nothing that a line would show, or leaves no plan."""
+        """Whether the other choice in an explanation costs nothing that a line would show, or leaves no plan."""
         return self.loss is None or abs(self.loss) < SHOWN
 
 
@@ -93,7 +84,7 @@ class OtherStart(Frozen):
 
 
 class Worth(Frozen):
-    """What more of a limit saves an explained plan, every decision taken anew, in days or dollars."""
+    """What more of a limit is worth in an explanation, every decision taken anew, in days or dollars."""
 
     limit: str
     more: float
@@ -116,7 +107,7 @@ class Lack(Frozen):
 
 
 class Explanation(Frozen):
-    """What a plan's decisions and limits are worth, or why there is none."""
+    """The explanation of a plan: what its decisions and limits are worth, or why there is none."""
 
     name: str
     status: Status
@@ -135,9 +126,7 @@ class Explanation(Frozen):
     )
     starts: tuple[OtherStart, ...] = Field((), description="Other months from which on a plan may start.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
-    sites: tuple[Other, ...] = Field(
-        (), description="Plans with one site closed or opened, or over other sets of sites."
-    )
+    sites: tuple[Other, ...] = Field((), description="Plans with one site closed or opened, or on other sets of sites.")
     worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
     others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
     unasked: tuple[str, ...] = Field((), description="Limits and choices for which no time was left.")
@@ -178,7 +167,7 @@ def explained(
         found, answers = found.replaced(conflict=plan.conflict, outside=outside), _enough(plan, options)
     else:
         if plan.instance.objective.minimize == "finish_date":
-            found = found.replaced(start_days=changed_instance.start_days(plan.instance, plan.sites))
+            found = found.replaced(start_days=finish_date.start_days(plan.instance, plan.sites))
         seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
         together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
         questions = _Questions(plan, cache, together, options, progress, unasked=unasked)
@@ -203,10 +192,10 @@ def _answers(questions: "_Questions", start_days: float | None, near: int, withi
     if plan.sites is not None:
         nodes = _nodes(plan.instance, plan.sites, questions.next("sites"))
         yield "nodes", *nodes
-    more = [replace(x, loosens=x.choice in questions.asked_together) for x in limits_of(plan)]
+    more = [replace(x, loosens=x.choice in questions.asked_together) for x in changed_instance.limits_of(plan)]
     variants = list(variants_of(plan, [x.node for x in nodes if x.racks and not x.opened]))  # else none opens it
-    starts = [] if start_days is None else changed_instance.each_start(plan.instance)
-    starts = [x for x in starts if changed_instance.latest_start_days(x) != start_days]
+    starts = [] if start_days is None else finish_date.each_start(plan.instance)
+    starts = [x for x in starts if finish_date.latest_start_days(x) != start_days]
     questions.parts = len(more) + len(variants) + len(starts) + near
     yield from (("starts", questions.other_start(asked)) for asked in starts)
     questions.looser = [x.change for x in (*more, *variants) if x.loosens]
@@ -228,7 +217,7 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
     if split is not None and grid is not None:
         asked, opened = sum(site.facility_mw for site in split.sites), {site.id for site in split.sites}
         if instance.objective.minimize == "finish_date":
-            first, places = changed_instance.start_days(instance, split), [node for node in grid.nodes if node.site]
+            first, places = finish_date.start_days(instance, split), [node for node in grid.nodes if node.site]
             late = {x.id: x.ready_months for x in places if x.ready_months * DAYS_A_MONTH > first}
     return tuple(
         x.replaced(
@@ -241,7 +230,7 @@ def _nodes(instance: Instance, split: SitesPlan | None, options: Options) -> tup
 
 
 def proven_plan(plan: Plan) -> bool:
-    """Return whether a plan is proven, so that it can be explained without solving it again."""
+    """Return whether a plan is proven, so that its explanation need not solve it."""
     # It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
     bound, proved = plan.objective.bound, plan.status == "optimal" and plan.stopped == "proved"
     best = bound is not None and plan.layout is not None and bound >= _best_value(plan) * (1 - ROUNDING)
@@ -353,8 +342,8 @@ class _Questions:
 
     def other_start(self, asked: Instance) -> OtherStart:
         """Return the soonest end from another start than the explained plan's; unsolved where that is too late."""
-        months, ready = changed_instance.latest_start_months(asked), changed_instance.latest_start_days(asked)
-        options, becoming = self.next(f"a start in month {months:g}"), tuple(changed_instance.ready_in(asked, months))
+        months, ready = finish_date.latest_start_months(asked), finish_date.latest_start_days(asked)
+        options, becoming = self.next(f"a start in month {months:g}"), tuple(finish_date.ready_in(asked, months))
         figures: dict[str, Any] = {"months": months, "ready": becoming, "start_days": ready}
         if ready >= self.best:
             return OtherStart(**figures, days=None, loss=None, proved=True, bound_days=ready)

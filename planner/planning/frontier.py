@@ -1,4 +1,4 @@
-"""The curve of money against days of an instance: plans that none beats in both, and how far that is proven.
+"""The frontier of money against days of an instance: plans that none beats in both, and how far that is proven.
 
 It begins, whole or around a plan, with the fewest days at less and less money, each proven within a tenth. Between two
 capitals at which these are bounded, every plan is at least as slow as the bound of the larger one, so that a handful of
@@ -14,13 +14,12 @@ from itertools import chain, pairwise
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.instance import FabricInstance, Instance, of_one_layout
+from planner.instance.consistency import of_one_layout
+from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.joint_solution import CENTS, JointPlan, JointSolution
-from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.solve_joint import solve_joint
@@ -29,9 +28,9 @@ from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import ObjectiveValue
-from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
+from planner.plan.plan import Curve, CurvePoint, Plan, as_asked, changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
-from planner.planning.changed_instance import as_asked, in_days_of_training
+from planner.planning.changed_instance import in_days_of_training
 from planner.planning.hardware_choice import best_choice, named
 from planner.planning.joint_plan import plan_of
 from planner.solvers.outcome import UnansweredError, relative_gap
@@ -47,7 +46,7 @@ WITHIN = 0.03  # share in days and capital within which the curve is proven unle
 
 
 def refuse_without_curve(instance: Instance) -> Instance:
-    """Return an instance that has a curve of money against days. InputError: not of one layout and one model."""
+    """Return an instance that has a frontier of money against days. InputError: not of one layout and one model."""
     if instance.objective.minimize == "loss":
         problem = "is loss, whose model changes with the money: it has no curve of money against days"
         remedy = "set it to days_to_train, with the model to train in workload.model"
@@ -57,7 +56,7 @@ def refuse_without_curve(instance: Instance) -> Instance:
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
-    """A point of the curve: a plan's capital and days, the racks that it pays, its choice and its instance."""
+    """A point of the frontier: a plan's capital and days, the racks that it pays, its choice and its instance."""
 
     usd: float
     days: float
@@ -68,7 +67,7 @@ class PricedPoint:
 
 @dataclass(kw_only=True)
 class BudgetQuestions:
-    """The curve's questions for the fewest days at a size: a budget with a grid, else a cluster's racks."""
+    """The questions asked for a frontier: the fewest days at each budget with a grid, else at a cluster's racks."""
 
     instance: Instance  # that of the plan, with its other GPUs and racks
     solving: Solving
@@ -80,7 +79,7 @@ class BudgetQuestions:
     work: int = 0  # rows and nodes of all questions together
 
     def run(self, most: float) -> Iterator[PricedPoint]:
-        """Ask the curve's questions at less and less money, then in the widest gaps; yield the plans of the answers."""
+        """Ask the frontier's questions at less and less money, then in the widest gaps; yield the answers' plans."""
         tried: set[float] = set()
         while len(self.front()) < most and self.work < MOST_WORK:
             size = next((size for size in self._sizes() if size not in tried), None)
@@ -95,7 +94,7 @@ class BudgetQuestions:
                 yield point
 
     def front(self) -> list[PricedPoint]:
-        """Return the curve's plans so far that no other beats in both capital and days, by rising capital."""
+        """Return the frontier so far: plans that no other beats in both capital and days, by rising capital."""
         kept: list[PricedPoint] = []
         for point in sorted(self.points, key=lambda point: (point.usd, point.days)):
             if not kept or point.days < kept[-1].days * TIGHT:
@@ -103,7 +102,7 @@ class BudgetQuestions:
         return kept
 
     def min_days(self, usd: float) -> float:
-        """Return the days that every plan of at most a capital takes, by the curve's answers so far."""
+        """Return the days that every plan of at most a capital takes, by the frontier's answers so far."""
         return max((least_days for most_usd, least_days in self.answers if most_usd >= usd), default=0.0)
 
     def _sizes(self) -> Iterator[float]:
@@ -149,18 +148,18 @@ class BudgetQuestions:
 
 
 def budget_of(instance: Instance) -> float:
-    """Return the most capital in USD of a curve's plan: the budget and half a cent, as a bill may round."""
+    """Return the budget in USD for a plan of the frontier: its capital and half a cent, as a bill may round."""
     return (instance.limits.budget_usd or math.inf) + CENTS / 2
 
 
 def paying_in_use(instance: Instance) -> Instance:
-    """Return the curve's instance: a cluster's without a budget, as its points pay only for racks in use."""
+    """Return the frontier's instance: a cluster's without a budget, as its points pay only for racks in use."""
     alike = instance.grid is not None or instance.limits.budget_usd is None
     return instance if alike else instance.replaced(limits__budget_usd=None)
 
 
 def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance) -> PricedPoint:
-    """Return the point of a curve for a choice, in USD and days; in a cluster it pays only for the racks in use."""
+    """Return the frontier's point for a choice, in USD and days; in a cluster it pays only for the racks in use."""
     racks, usd = racks_with_spares(choice), choice.capital_usd
     if instance.grid is None:
         usd -= ((instance.hardware.racks or 0) - racks) * instance.hardware.rack.price_usd
@@ -168,7 +167,7 @@ def point_of(instance: Instance, choice: JointPlan, days: float, asked: Instance
 
 
 def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:
-    """Return the share in days and capital within which a curve's points cover every plan between its ends."""
+    """Return the share in days and capital within which a frontier's points cover every plan between its ends."""
     # A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
     # as much more as it does than the cheaper one; the cheaper one costs no more.
     if not points or min(bounds) <= 0:
@@ -181,7 +180,7 @@ def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The curve of money against days of an instance, and the plan of each of its points in the same order."""
+    """The frontier of money against days of an instance, and the plan of each of its points in the same order."""
 
     instance: Instance
     curve: Curve
@@ -191,7 +190,7 @@ class Frontier:
 def frontier_of(
     instance: Instance, options: Options, progress: Progress, *, epsilon: float = WITHIN, points: int | None = None
 ) -> Frontier:
-    """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
+    """Return the frontier of a loaded instance, from the least money that holds the model to its fastest plan.
 
     A cluster pays the racks that a plan uses; `epsilon`, `points` and an early end are as in `planner.frontier`.
     InputError: the instance has neither racks nor a grid.
@@ -264,7 +263,7 @@ def _fastest(instance: Instance, solving: Solving) -> tuple[JointSolution, Joint
 def plan_of_frontier(
     instance: Instance, options: Options, progress: Progress, solve_days: Callable[[Instance], Plan]
 ) -> Plan:
-    """Return the plan at the knee of a curve, or the fastest if it has none; `solve_days` says why no plan exists."""
+    """Return the plan at the knee of a frontier, or its fastest where it has none; `solve_days` says why no plan is."""
     found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
     if not found.plans:
         plan = solve_days(in_days_of_training(instance))
@@ -322,14 +321,14 @@ def _written(
 
 
 def plan_of_point(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
-    """Return the checked plan of a curve's point, without a bound; of a cluster with only the racks in use."""
+    """Return the checked plan of a frontier's point, without a bound; of a cluster with only the racks in use."""
     if instance.grid is None:
         instance = instance.replaced(hardware__racks=racks_with_spares(choice))
     return checked_plan(instance, choice, value, options)
 
 
 def checked_plan(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
-    """Return the checked plan of a curve's choice that takes `value` days, without a claim of a bound."""
+    """Return the checked plan of a frontier's choice that takes `value` days, without a claim of a bound."""
     solution = JointSolution(status="feasible", days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
     broken = check(plan)
@@ -337,7 +336,7 @@ def checked_plan(instance: Instance, choice: JointPlan, value: float, options: O
 
 
 def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | None) -> Iterator[CurvePoint]:
-    """Yield plans by rising capital as points of a curve, each with what it decides otherwise than the one before.
+    """Yield plans by rising capital as points of a frontier, each with what it decides otherwise than the one before.
 
     `bounds`: the fewest days of all plans of at most the capital of each, 0 if not proven; `knee`: the index of one.
     """
@@ -362,7 +361,7 @@ def curve_points(plans: Sequence[Plan], bounds: Sequence[float], knee: int | Non
 
 
 def knee_of(points: list[tuple[float, float]]) -> int | None:
-    """Return the curve's point farthest below its chord, in logarithms of capital and days; None if none is far."""
+    """Return the frontier's point farthest below its chord, in logarithms of capital and days; None if none is far."""
     product = [usd * seconds for usd, seconds in points]
     if len(points) < 3 or max(product) <= 1.05 * min(product):  # money buys days in proportion
         return None
@@ -387,7 +386,7 @@ def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
 
 
 def why_no_curve(plan: Plan) -> str | None:
-    """Say why a plan has no curve of money against days around it; None where it has one."""
+    """Say why a plan has no frontier of money against days around it; None where it has one."""
     instance, goal = plan.instance, plan.instance.objective.minimize
     reasons = (
         (isinstance(instance, FabricInstance), "a fabric alone trains nothing"),
@@ -407,7 +406,7 @@ def why_no_curve(plan: Plan) -> str | None:
 def curve_around(
     plan: Plan, options: Options, progress: Progress, *, cache: JointCache, points: int = POINTS
 ) -> Frontier:
-    """Return the curve from a plan of fewest days down to less money, with the plan of each of its points.
+    """Return the frontier from a plan of fewest days down to less money, with the plan of each of its points.
 
     The days of its other plans are proven to within a tenth. At the time limit, and at Ctrl-C, it has the points
     so far, `points` at most. `cache`, of the search for the plan, changes only how long the questions take.
@@ -451,38 +450,3 @@ def curve_around(
         stopped=stopped,
     )
     return Frontier(plan.instance, curve, tuple(in_order))
-
-
-@dataclass(frozen=True, slots=True)
-class NearLayouts:
-    """The fastest plan of each kind of layout within a share of the fewest days, the fastest first.
-
-    A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has a plan within the share, and
-    none of these a faster one; `within`: the share; `fewest_days`: of the first.
-    """
-
-    plans: tuple[Plan, ...]
-    within: float
-    fewest_days: float | None
-    proven: bool
-
-
-def near_layouts(instance: Instance, options: Options, progress: Progress, *, within: float = 0.02) -> NearLayouts:
-    """Return near layouts, the fastest of each kind within a share of the fewest days; at the limit those so far."""
-    instance = in_days_of_training(instance)
-    deadline = Deadline(options.time_limit)
-    with turn(deadline) as mine, ticking(deadline.check):
-        if not mine:
-            return NearLayouts((), within, None, proven=False)
-        solving = Solving(options=options, deadline=deadline, progress=progress)
-        best = solve_joint(instance, solving)
-        if best.plan is None:
-            return NearLayouts((), within, None, proven=best.stopped == "proved")
-        start(progress, "other layouts")
-        world, rival = solving.world(instance), best.plan.seconds * (1 + within)
-        goal = FastestOfEachKind(world=world, rival=rival, most_shapes=400)  # the others remain unproven
-        goal.kinds[kind_of(best.plan.column)] = goal.incumbent = best.plan
-        stopped = Loop(goal=goal).run()
-    ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
-    plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
-    return NearLayouts(plans, within, best.days, proven=best.stopped == stopped == "proved" and not goal.ended)

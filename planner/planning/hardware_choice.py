@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.instance.hardware import HardwareAlternative
-from planner.instance.instance import ONE_SITE, Instance, hardware_kind
+from planner.instance.hardware import HardwareAlternative, hardware_kind
+from planner.instance.instance import ONE_SITE, Instance
 from planner.models import Options, batch_shares
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.joint_solution import CENTS, EPS, JointSolution
@@ -21,10 +21,10 @@ from planner.physics.training.step_prediction import days_of, machine_of, pool_e
 from planner.physics.training.transformer import active_parameters, training_flop
 from planner.plan import certificate
 from planner.plan.certificate import AlternativeProof, ObjectiveValue
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, as_asked
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
-from planner.planning.changed_instance import as_asked, each_start, latest_start_days, latest_start_months, solved_with
-from planner.planning.joint_plan import refused_of
+from planner.planning.finish_date import each_start, latest_start_days, latest_start_months
+from planner.planning.joint_plan import refused_of, solved_with
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report, start
 from planner.solvers.signals import ENDED
@@ -33,21 +33,21 @@ from planner.units import money
 
 @dataclass(frozen=True, slots=True)
 class HardwareAnswer:
-    """The solution on one GPU and rack of the alternatives, and the instance without the others or a late part."""
+    """The answer on one choice of hardware, GPU and rack, and the instance without the others or a late part."""
 
     instance: Instance
     solution: JointSolution
 
     @property
     def ready_days(self) -> float:
-        """The days from the decision until training may start on this hardware."""
+        """The days from the decision until training may start on one choice of hardware."""
         return latest_start_days(self.instance)
 
 
 def best_choice(
     instance: Instance, solving: Solving, within: float = 0.0, without: dict[str, Any] | None = None
 ) -> list[HardwareAnswer]:
-    """Search on each alternative GPU and rack, likely best first, later ones only for plans that beat the best so far.
+    """Search on each choice of hardware, likely best first, later ones only for plans that beat the best so far.
 
     Return the best answer, bounded by all of them, and behind it the others in the order of the alternatives.
     `within`: share of the fewest days by which slower plans are kept for the ends of the choice.
@@ -122,7 +122,7 @@ def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
 
 
 def in_time(answer: HardwareAnswer) -> bool:
-    """Return whether the search on a GPU and rack has a plan that trains within the deadline."""
+    """Return whether the search on one choice of hardware has a plan that trains within the deadline."""
     late = answer.instance.limits.deadline_days or math.inf
     return answer.solution.plan is not None and (answer.solution.days or 0.0) <= late * (1 + EPS)
 
@@ -156,7 +156,7 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
 
 
 def named(plan: Plan, instance: Instance) -> Plan:
-    """Return a plan whose layout names its GPU, where the instance has alternatives to choose from."""
+    """Return a plan whose layout names its hardware, where the instance has alternatives to choose from."""
     if plan.layout is None or not instance.hardware.alternatives:
         return plan
     return plan.replaced(layout__accelerator=hardware_kind(plan.instance.hardware)[0])
@@ -265,7 +265,7 @@ def _pools_section(
 
 
 def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
-    """Share the batch over pools of different GPUs to train fastest, and return the plan, or why there is none."""
+    """Return a plan on hardware of several pools, which share the batch to train fastest, or why there is none."""
     link, pools, limits = instance.hardware.pool_link, instance.hardware.pools, instance.limits
     bill, options, deadline = cost.bill(instance, 0, None, None), solving.options, solving.deadline
 

@@ -12,7 +12,7 @@ from planner.checks.joint_proof import highest_bound
 from planner.checks.strategy_space_check import max_racks
 from planner.errors import InternalError
 from planner.instance.framework_rules import FREE
-from planner.instance.instance import Instance
+from planner.instance.instance import FabricInstance, Instance
 from planner.instance.network import Wan
 from planner.models import Options
 from planner.models.fabric import site_traffic
@@ -29,14 +29,15 @@ from planner.physics.training.parallel_strategy import layout_values, shape_valu
 from planner.physics.training.step_prediction import Conditions
 from planner.plan import certificate, plan_sections
 from planner.plan.certificate import Certificate, Conflict, ExcludedColumn, JointProof, ObjectiveValue
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, as_asked
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, SiteFabric, SitePlacement, SitesPlan, WanPlan
-from planner.planning.changed_instance import latest_start_days, solved_with, start_days
+from planner.planning.finish_date import latest_start_days, start_days
 from planner.simulation.simulated_slowdown import factor, transport_slowdown_of
 from planner.solvers.model_files import models_wanted
 from planner.solvers.outcome import relative_gap
 from planner.solvers.search_deadline import Deadline
 from planner.solvers.signals import ENDED, Cause, finishing
+from planner.version import __version__
 
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
 
@@ -45,7 +46,7 @@ SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS h
 def plan_of(
     instance: Instance, solution: JointSolution, options: Options, seconds: float, more: Mapping[str, Any] | None = None
 ) -> Plan:
-    """Return the plan of a joint solution, or why there is none; `more`: what its objective says of other plans."""
+    """Write the plan of a joint solution, or why there is none; `more`: what its objective says of other plans."""
     if solution.plan is None:
         return without_plan(instance, solution, options)
     proof = None if solution.plan.placed is None else solution.plan.placed.proof
@@ -268,7 +269,7 @@ def _fabrics_and_placement(
 
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
-    """Return the proof section of a joint plan: the facts beyond physics that the checker needs for its bound."""
+    """Write the proof section of a joint plan: the facts beyond physics that the checker needs for its bound."""
     return refused_of(solution).replaced(
         fabric_free_bound_days=solution.fabric_free_bound if instance.objective.minimize == "days_to_train" else None,
         counts=solution.counts,
@@ -277,7 +278,7 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
 
 
 def refused_of(solution: JointSolution) -> JointProof:
-    """Return the part of a joint plan's proof that sites and budget refused: racks beyond the most, and columns."""
+    """Write what sites and budget refused, in the proof of a joint plan: racks above the most, and columns."""
     # Columns are merged over replicas and micro-batches.
     columns, groups = list[ExcludedColumn](), defaultdict[Any, dict[int, float]](dict)
     for days, column in solution.excluded:
@@ -310,7 +311,7 @@ def refused_of(solution: JointSolution) -> JointProof:
 def objective_of(
     instance: Instance, solution: JointSolution, value: float | None, bound: float | None
 ) -> ObjectiveValue:
-    """Return the objective section of a joint plan with its bounds, and the space that they cover."""
+    """Write the objective section of a joint plan with its bounds, and the space that they cover."""
     gap, free = relative_gap(value, bound), None
     if instance.objective.minimize == "days_to_train" and value is not None and solution.fabric_free_bound is not None:
         free = min(solution.fabric_free_bound, value) if math.isfinite(solution.fabric_free_bound) else None
@@ -328,12 +329,12 @@ def objective_of(
 
 
 def unanswered(instance: Instance, options: Options, reason: str, stopped: Cause = "limit") -> Plan:
-    """Return a plan without decisions that says why the search had no answer: what ended it, or a back end's error."""
+    """Write a joint plan without decisions whose search had no answer: what ended it, or a back end's error."""
     return without_plan(instance, JointSolution(status="unknown", stopped=stopped, failure=reason), options)
 
 
 def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
-    """Return a plan without decisions: proven to be infeasible, or the search ended before it had a plan."""
+    """Write a joint plan without decisions: proven to be infeasible, or the search ended before it had a plan."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
     proven = solution.status == "infeasible" and instance.objective.minimize == "days_to_train"
     return Plan(
@@ -348,7 +349,7 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
 
 
 def inspection(plan: Plan, cache: JointCache) -> Any:
-    """Return as one key all that the enumeration of a joint plan's proof reads, but the instance less its budget.
+    """Return the key of a joint plan's stored proof: all that its enumeration reads, the instance less its budget.
 
     The budget enters through the maximum racks. None without such a proof, or where the cache is of another instance.
     """
@@ -363,7 +364,7 @@ def inspection(plan: Plan, cache: JointCache) -> Any:
 def known_answer(
     cache: JointCache, instance: Instance, options: Options, *, seek_others: bool
 ) -> tuple[Any, tuple[JointSolution, dict[str, Any]] | None]:
-    """Return the key of a session's answer for the fewest days, and an earlier solve's answer; None if it has none.
+    """Return the key of a joint plan's answer in a session, for the fewest days, and an earlier answer; None if none.
 
     The key says all that an answer in seconds a sequence depends on, and is the same for any number of tokens, for
     which the answer's days are rescaled; None where days themselves matter. `seek_others`: the objective's statements
@@ -393,3 +394,9 @@ def known_answer(
     changed: dict[str, Any] = {name: days and days * share for name, days in figures.items()}
     changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
     return key, (replace(solution, **changed), {name: rescaled(value) for name, value in more.items()})
+
+
+def solved_with(instance: Instance | FabricInstance, options: Options) -> dict[str, Any]:
+    """Return the fields that a plan states of its solve: instance and hash, version, seed, threads, time limit."""
+    how = {"seed": options.seed, "threads": options.threads or 1, "time_limit_seconds": options.time_limit}
+    return as_asked(instance) | how | {"planner_version": __version__}

@@ -12,17 +12,12 @@ from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError
 from planner.imports.fabric_question import LOSSES
 from planner.imports.instance_file import instance_data, read_instance_file
-from planner.instance.base_types import Faults, out_of_range, validated
-from planner.instance.instance import (
-    ANY_ACCELERATOR,
-    FabricInstance,
-    Instance,
-    check_pins,
-    long_names,
-    network_problems,
-    reference_problems,
-)
-from planner.instance.workload import Choose
+from planner.instance.consistency import network_problems, reference_problems
+from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
+from planner.instance.pins import check_pins, long_names
+from planner.instance.plausible_ranges import out_of_range
+from planner.instance.scaling_law import Choose
+from planner.instance.validation import Faults, validated
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
 
@@ -111,7 +106,7 @@ def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str
 
 
 def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
-    """Return the question about a fabric alone, of a file, of its content as a dict, or of one already read.
+    """Load the question about a fabric alone, from a file, from its content as a dict, or as already loaded.
 
     An InputError names file, JSON path, value and what was expected, also for keys that a fabric alone does not use.
     """

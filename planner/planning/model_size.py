@@ -9,25 +9,17 @@ A larger model may take fewer days where its shape divides better: where known d
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from pydantic import Field
 
 from planner.errors import InputError, InternalError
-from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
-from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models.joint.joint_solution import strategy_of
-from planner.models.joint.search.free_network import fewest_racks
+from planner.instance.scaling_law import Choose, Ideal, ModelChoice
 from planner.models.model_choice import instance_with, loss_law_of, model_for
-from planner.physics.training import scaling_laws, step_prediction, transformer
-from planner.physics.training.parallel_strategy import layout_values
-from planner.physics.training.step_prediction import SECONDS_PER_DAY, free_conditions, machine_of
-from planner.plan.certificate import Conflict, LayoutChoices, ObjectiveValue
-from planner.plan.plan import Plan
+from planner.physics.training import scaling_laws, transformer
+from planner.physics.training.step_prediction import SECONDS_PER_DAY, machine_of
+from planner.plan.certificate import Conflict, ObjectiveValue
+from planner.plan.plan import Plan, as_asked
 from planner.plan.plan_sections import LayoutPlan
-from planner.planning.changed_instance import as_asked, in_fewest_days
-from planner.simulation.simulated_slowdown import transport_slowdown_of
+from planner.planning.changed_instance import in_fewest_days
 from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import Progress
 from planner.solvers.search_deadline import Deadline, first_plan_found
@@ -40,7 +32,7 @@ SolveDays = Callable[[Instance], Plan]
 
 @dataclass(slots=True, kw_only=True)
 class Bracket:
-    """A bracket of model compute in FLOP: the largest trained by the deadline, with its plan, and one too large."""
+    """A bracket of the best model size, as compute in FLOP: the largest in time, with its plan, and one too large."""
 
     choose: Choose  # by which law, of which family, how near
     deadline: float  # days
@@ -52,11 +44,11 @@ class Bracket:
 
     @property
     def closed(self) -> bool:
-        """Whether the ends of the compute bracket are as near to each other as the tolerance asks."""
+        """Whether the bracket of the best model's size, in compute, is as narrow as the tolerance asks."""
         return self.plan is not None and self.high <= self.low * (1 + self.choose.tolerance)
 
     def next(self, last: float) -> float:
-        """Return the compute in FLOP to try next: proportional days meet the deadline, or it closes the bracket."""
+        """Return the compute in FLOP of the next model size: proportional days meet the deadline, or it closes."""
         if last not in self.days:
             return last / STEP_DOWN if not self.low else math.sqrt(self.low * last)
         guess = last * self.deadline / self.days[last]
@@ -183,73 +175,3 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     objective = ObjectiveValue(name="loss", value=loss, bound=bound, gap=relative_gap(loss, bound))
     status = "feasible" if bound is None or not grows else plan.status
     return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)
-
-
-class LimitLayout(LayoutChoices):
-    """The parallel strategy of a point of the utilisation limits."""
-
-    data_parallel: int
-    microbatches_per_step: int
-
-
-class LimitPoint(Frozen):
-    """A point of the utilisation limits: the best utilisation at a model compute in FLOP, with its bound."""
-
-    flop: float = Field(description="6·N·D of the model.")
-    status: Literal["optimal", "feasible", "infeasible", "unknown"]
-    reason: str = ""
-    parameters: float
-    tokens: float
-    layers: int
-    hidden: int
-    batch_tokens: float
-    gpus: int | None = Field(None, description="Fewest GPUs that train it by the deadline.")
-    gpus_too_few: int = Field(0, description="Most GPUs with which it is proven that no layout meets the deadline.")
-    days: float | None = None
-    utilisation: float | None = Field(None, description="6·N·D over the peak of these GPUs for the whole duration.")
-    utilisation_bound: float | None = Field(None, description="No layout that meets the deadline uses its GPUs better.")
-    loss: float
-    layout: LimitLayout | None = None
-    step_seconds: float | None = None
-    shares: dict[str, float] = Field(default_factory=dict, description="Parts of the step.")
-
-
-def point(instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None) -> LimitPoint:
-    """Return the best utilisation that trains the law's model of a compute in FLOP in `days`. InputError: no law."""
-    choose = instance.workload.choose
-    if choose is None:
-        raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")
-    candidate = model_for(choose, flop)
-    asked = instance_with(instance, candidate)
-    machine = machine_of(asked)
-    peak = machine.peak_flop_per_second * machine.rack.gpus
-    full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
-    found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)
-    known: dict[str, Any] = {
-        "flop": float(transformer.training_flop(candidate.parameters, candidate.tokens)),
-        "status": found.status,
-        "parameters": candidate.parameters,
-        "tokens": candidate.tokens,
-        "layers": candidate.model.layers,
-        "hidden": candidate.model.hidden,
-        "batch_tokens": asked.limits.max_batch_tokens or 0.0,
-        "loss": scaling_laws.loss(loss_law_of(choose), candidate.parameters, candidate.tokens),
-        "gpus_too_few": found.too_few * machine.rack.gpus,
-    }
-    if found.racks is None or found.plan is None:
-        none = f"no layout trains it in {days:g} days, whatever the GPUs"
-        return LimitPoint(**known, reason=none if found.status == "infeasible" else "the time limit came first")
-    strategy, conditions = strategy_of(found.plan), free_conditions(transport_slowdown_of(asked.network))
-    breakdown = step_prediction.step_breakdown(machine, conditions, strategy)
-    seconds = sum(breakdown.values())
-    layout = {key: own for key, own in layout_values(strategy).items() if key in LimitLayout.model_fields}
-    return LimitPoint(
-        **known,
-        gpus=found.racks * machine.rack.gpus,
-        days=found.days,
-        utilisation=full / found.racks,
-        utilisation_bound=min(1.0, full / found.too_few) if found.too_few else 1.0,
-        layout=LimitLayout.model_validate(layout),
-        step_seconds=seconds,
-        shares={part: time / seconds for part, time in breakdown.items() if time > 0},
-    )

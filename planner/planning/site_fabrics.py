@@ -15,7 +15,7 @@ from planner.plan.plan_sections import LayoutPlan
 
 
 def request_of(physics: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
-    """Return what a site's fabric must join and carry: the racks cabled, the layout's traffic and the WAN gateway's."""
+    """Return what a site's fabric on the frontier must carry: racks cabled, the layout's traffic, the WAN gateway's."""
     # Exchanges may be slowed until the time that hides them is full, whatever the order of racks.
     metrics = layout.metrics
     fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
@@ -74,7 +74,7 @@ def frontier(
 
 
 def axes_of(text: str) -> list[str]:
-    """Read the axes of a site's fabric frontier, parted by commas; InputError if one is unknown, or cost is alone."""
+    """Read the axes of the frontier of a site's fabrics, from a text; InputError if unknown, or cost is alone."""
     names = [axis.strip() for axis in text.split(",")]
     for name in names:
         if name not in FABRIC_AXES:

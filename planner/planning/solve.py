@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,27 @@ from planner.argument_ranges import bounded
 from planner.calibration.constants import Given
 from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
-from planner.instance.instance import Instance, hardware_kind
+from planner.instance.hardware import hardware_kind
+from planner.instance.instance import Instance
 from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_question import Solving, World
 from planner.models.joint.joint_solution import EPS, JointSolution
-from planner.models.joint.solve_joint import refuse_unusable_pins
+from planner.models.joint.search.branch_and_bound import Loop
+from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
+from planner.models.joint.solve_joint import refuse_unusable_pins, solve_joint
 from planner.models.joint.stage_split import Column
 from planner.models.joint.tied_plans import ended_by_choice, kept_within
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training.parallel_strategy import shape_values
+from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import Conflict, LimitedBy, decision_of
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, as_asked
 from planner.plan.plan_sections import LayoutPlan
 from planner.planning import model_size
-from planner.planning.changed_instance import as_asked
+from planner.planning.changed_instance import in_days_of_training
 from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.frontier import POINTS, Frontier, checked_plan, curve_around, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, best_choice, plan_of_pools, with_alternatives
@@ -171,7 +175,7 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
 
 
 def limited_by(instance: Instance, solution: JointSolution, solving: Solving) -> LimitedBy | None:
-    """Return the limit of a solved plan that one more block of racks would reach; None where unproven or out of time.
+    """Return the limit of a solved instance that one more block of racks would reach; None where unproven or late.
 
     It is `fabric` where a pinned leaf, one tier or two join no more at as many sites as may be open, `grid` where power
     and sites have no room for the block at any price, `budget` where the rest of the budget does not buy it on the
@@ -204,7 +208,7 @@ def limited_by(instance: Instance, solution: JointSolution, solving: Solving) ->
 
 
 def column_of(layout: LayoutPlan, world: World) -> Column | None:
-    """Return the column of a plan's layout in an instance's declared space, as a session's start; None if not in it."""
+    """Return the column of a plan's layout, from which a session's next solve starts; None if not in its space."""
     stages, virtual = layout.pipeline_parallel, layout.virtual_stages
     for strategy in world.strategies():
         own = shape_values(strategy.shape) | {"schedule": strategy.order}
@@ -227,7 +231,7 @@ def read_question(
     constants: Given | None,
     accepted: Callable[[Instance], Instance] = lambda loaded: loaded,
 ) -> Instance:
-    """Return the instance that a session is to solve, loaded and `accepted`; warn of its implausible figures."""
+    """Return the instance that is to be solved, loaded and `accepted`; warn of its implausible figures."""
     with ending_at_once():
         loaded = accepted(load_instance(instance, pins=pins, constants=constants))
     warn(loaded)
@@ -262,7 +266,7 @@ def _no_worse(plan: Plan, start: Plan, asked: Instance) -> Plan:
 
 
 class Session:
-    """Solves that keep what they learn: the next one, of the same instance with another budget, takes far less time.
+    """A session of solves that keeps what they learn: the same instance with another budget takes far less time.
 
     What hardware, workload, software, network and grid decide is kept between solves: ways to cut the model, their
     times, tables of fabrics, answers of the sites, and the plans as starts. A change of budget, of a cluster's racks,
@@ -292,7 +296,7 @@ class Session:
         models: str | Path | None = None,
         curve: bool = False,
     ) -> Plan:
-        """Take every decision that the instance asks for, as `planner.solve` does.
+        """Solve an instance in a session: take every decision that it asks for, as `planner.solve` does.
 
         Parameters
         ----------
@@ -341,7 +345,7 @@ class Session:
         seed: int = 0,
         threads: int | None = None,
     ) -> Frontier:
-        """Return a curve from a session's plan to less and less capital, each point proven within a tenth.
+        """Return the frontier of a solved session's plan to less and less capital, each point proven within a tenth.
 
         Parameters
         ----------
@@ -374,6 +378,41 @@ class Session:
             return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
 
     def forget(self) -> None:
-        """Free what the session kept of earlier solves."""
+        """Free what a session keeps of its earlier solves of instances."""
         with turn(Deadline()):
             self._cache = JointCache()
+
+
+@dataclass(frozen=True, slots=True)
+class NearLayouts:
+    """Layouts near the fastest: the best plan of each kind within a share of the fewest days, the fastest first.
+
+    A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has a plan within the share, and
+    none of these a faster one; `within`: the share; `fewest_days`: of the first.
+    """
+
+    plans: tuple[Plan, ...]
+    within: float
+    fewest_days: float | None
+    proven: bool
+
+
+def near_layouts(instance: Instance, options: Options, progress: Progress, *, within: float = 0.02) -> NearLayouts:
+    """Solve for layouts near the fastest: of each kind one within a share of the days; at the limit those so far."""
+    instance = in_days_of_training(instance)
+    deadline = Deadline(options.time_limit)
+    with turn(deadline) as mine, ticking(deadline.check):
+        if not mine:
+            return NearLayouts((), within, None, proven=False)
+        solving = Solving(options=options, deadline=deadline, progress=progress)
+        best = solve_joint(instance, solving)
+        if best.plan is None:
+            return NearLayouts((), within, None, proven=best.stopped == "proved")
+        start(progress, "other layouts")
+        world, rival = solving.world(instance), best.plan.seconds * (1 + within)
+        goal = FastestOfEachKind(world=world, rival=rival, most_shapes=400)  # the others remain unproven
+        goal.kinds[kind_of(best.plan.column)] = goal.incumbent = best.plan
+        stopped = Loop(goal=goal).run()
+    ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
+    plans = tuple(checked_plan(instance, plan, days_of(instance, plan.seconds), options) for plan in ranked)
+    return NearLayouts(plans, within, best.days, proven=best.stopped == stopped == "proved" and not goal.ended)

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network
-from planner.instance.workload import CORE_ATTENTION
+from planner.instance.software import CORE_ATTENTION
 from planner.physics.network.fabric_cost import by_reach
 from planner.physics.network.fabric_designs import half_rate_tbps, lane_gbps, port_splits
 from planner.physics.plan_physics import CLUSTER

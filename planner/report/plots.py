@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from planner.errors import InputError, needed
-from planner.files import MAX_DIGITS, csv_rows, json_lines, read_text, unescaped
-from planner.instance.base_types import leaves
+from planner.files import MAX_DIGITS, csv_rows, json_lines, leaves, read_text, unescaped
 from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
 from planner.plan.plan_sections import name_of_part
 from planner.report.page.charts import ChartLine, Point

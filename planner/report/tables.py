@@ -21,8 +21,8 @@ from planner.instance.workload import Model
 from planner.physics.training.transformer import active_parameters, total_parameters
 from planner.plan.plan import Figure, Plan, digest
 from planner.plan.plan_sections import DEGREES, layout_in_short, name_of_part
-from planner.planning.changed_instance import FINISH_DATE
-from planner.planning.frontier import NearLayouts
+from planner.planning.finish_date import FINISH_DATE
+from planner.planning.solve import NearLayouts
 from planner.report.decisions import Statement
 from planner.report.plots import read_rows
 from planner.report.summary import PIPE, fitted, statements

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from planner.instance.base_types import Sourced, not_modelled_notes
+from planner.imports.unmodelled_items import not_modelled_notes
+from planner.instance.base_types import Sourced
 from planner.instance.instance import Instance
 from planner.instance.plausible_ranges import implausible
-from planner.instance.workload import ModelChoice
+from planner.instance.scaling_law import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training import step_prediction
 from planner.plan.plan import Cost, Plan, RunPlan
 from planner.plan.plan_sections import name_of_part
-from planner.planning.changed_instance import start_days
+from planner.planning.finish_date import start_days
 from planner.report.decisions import Statement, days
 from planner.solvers.search_deadline import FIRST_PLAN_SECONDS
 from planner.units import amount, counted, few, memory, money, percent, ratio, short, short_percent, words

@@ -13,7 +13,8 @@ from pydantic import Field
 from planner.cluster.hostlists import parse
 from planner.errors import InputError
 from planner.files import csv_rows, read_json, read_text
-from planner.instance.base_types import Frozen, range_of
+from planner.instance.base_types import Frozen
+from planner.instance.plausible_ranges import range_of
 from planner.physics import Floats, Ints
 from planner.physics.network.clos_fabric import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults

@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from planner.errors import InputError
-from planner.instance.base_types import Count, Positive, Sourced, out_of_range, validated
+from planner.instance.base_types import Count, Positive, Sourced
+from planner.instance.plausible_ranges import out_of_range
+from planner.instance.validation import validated
 from planner.physics import Floats, Ints
 
 Words = NDArray[np.uint64]

@@ -13,10 +13,11 @@ import numpy as np
 from pydantic import BaseModel
 
 from planner.errors import InputError, hint, shown
-from planner.files import csv_rows, json_lines, json_or_text, read_text
-from planner.instance.base_types import dotted, leaves
-from planner.instance.instance import PINS, RACKS_AT, Instance, long_name
-from planner.instance.workload import REPLACED, Software
+from planner.files import csv_rows, json_lines, json_or_text, leaves, read_text
+from planner.instance.instance import Instance
+from planner.instance.pins import PINS, RACKS_AT, long_name
+from planner.instance.software import REPLACED, Software
+from planner.instance.validation import dotted
 from planner.planning.load import load_instance
 
 STEP = re.compile(r"\.?([^.\[\]]++)|\[([^\]]++)\]")
@@ -30,7 +31,7 @@ Point = dict[str, Any]  # value by canonical path
 
 
 def canonical(path: str) -> str:
-    """Write an axis path in full, `pins.layout.zero_stage` for `layout.zero_stage`, and a key by its newest name."""
+    """Write a sweep axis's path in full, `pins.layout.zero_stage` for `layout.zero_stage`, by a key's newest name."""
     path = CALLED_ON.sub(r"\1.enabled", long_name(path))
     first = path.partition(".")[0]
     own = first in {path.partition(".")[0] for path in PINS} and first not in Instance.model_fields
@@ -38,7 +39,7 @@ def canonical(path: str) -> str:
 
 
 def check_path(instance: Instance, path: str, *, whole: bool = False) -> Any:
-    """Return the value at an axis path, None if unset; `whole`: a list or object too. InputError: no such path."""
+    """Return the value at a sweep axis's path, None if unset; `whole`: a list or object too. InputError: none such."""
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
@@ -105,13 +106,13 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
 
 
 def asked_values(instance: Instance, entry: str = "[{}]") -> dict[str, Any]:
-    """Return the values of an instance by paths that an axis may vary, without sources; `entry` as of `leaves`."""
+    """Return an instance's values by paths that a sweep's axis may vary, without sources; `entry` as of `leaves`."""
     paths = leaves(instance.model_dump(mode="json"), entry=entry)
     return {path: value for path, value in paths if not {"source", "note"} & set(path.split("."))}
 
 
 def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:
-    """Set the value at an axis path in an instance's JSON data; the path was checked before."""
+    """Set the value at a sweep axis's path in an instance's JSON data; the path was checked before."""
     path = canonical(path)
     if path.startswith(PIN):
         pins = {**data.get("pins", {}), path.removeprefix(PIN): value}
@@ -134,7 +135,7 @@ OPTION_FORMS = {
 
 
 def values_by_path(option: str, given: Sequence[str]) -> dict[str, str]:
-    """Read repeated PATH=VALUE of an option of the command line, each path once. InputError: of another form."""
+    """Read PATH=VALUE of repeated options that name a sweep's axes, each path once. InputError: of another form."""
     values: dict[str, str] = {}
     for text in given:
         path, _, value = text.partition("=")
@@ -148,7 +149,7 @@ def values_by_path(option: str, given: Sequence[str]) -> dict[str, str]:
 
 
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
-    """Read PATH=VALUE changes of the command line: JSON, text, or relative; PATH==-100 sets a negative value."""
+    """Read PATH=VALUE changes at axis paths: JSON, text, or relative; PATH==-100 sets a negative value."""
     texts = values_by_path("--set", given)
     return {
         path: text if RELATIVE.fullmatch(text) else json_or_text(text.removeprefix("="), f"--set {path}")
@@ -159,7 +160,7 @@ def read_changes(given: Sequence[str]) -> dict[str, Any]:
 def changed(
     given: Instance | Mapping[str, Any] | str | Path, changes: Mapping[str, Any], *, searched: bool = True
 ) -> Instance:
-    """Return an instance changed at axis paths, as `planner.changed` says; InputError names path, value, remedy."""
+    """Return an instance changed at a sweep's axis paths, outright or relative. InputError: path, value, remedy."""
     base = load_instance(given, searched=searched and not changes)
     where = str(given) if isinstance(given, (str, Path)) else "instance"
     if not changes:
@@ -204,7 +205,7 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
 
 
 class FilePoint(Point):
-    """A point of a sweep from a file of pairs, with the places in it of its paths and of its values."""
+    """A point of a sweep from a file of pairs, with the places in it of its axes' paths and of its values."""
 
     def __init__(self, point: Point, at: str, paths_at: str) -> None:
         super().__init__(point)

@@ -47,9 +47,7 @@ class Row(Frozen):
 
     schema_version: Literal[1] = 1
     index: int = Field(description="Place of the point in the sweep, from 0.")
-    key: str = Field(
-        description="SHA-256 of the instance as solved, the planner's version and the options of the solve."
-    )
+    key: str = Field(description="SHA-256 of the instance as solved, the planner's version and the solve's options.")
     point: dict[str, Any] = Field(description="Value by path; a pin's path begins with pins.")
     status: Literal["optimal", "feasible", "infeasible", "unknown", "failed"]
     stopped: Literal["proved", "gap", "limit", "interrupted"] | None = None
@@ -136,7 +134,7 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def need_pyarrow() -> tuple[Any, Any]:
-    """Return pyarrow and its Parquet module, for a sweep's table. InputError: it is not installed."""
+    """Return pyarrow and its Parquet module, to store a sweep's rows. InputError: it is not installed."""
     with needed("a .parquet file, unlike .csv,", "pyarrow", "parquet"):
         import pyarrow
         from pyarrow import parquet
@@ -281,7 +279,7 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
-    """Yield a curve's points as a sweep's rows, named by capital, with the bound of plans up to it and `seconds`."""
+    """Yield a frontier's points as rows of a sweep, by capital, each with the bound of plans up to it and `seconds`."""
     instance = frontier.instance.model_dump_json()
     for index, (found, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
         point = {"frontier.capital_usd": found.capital_usd}

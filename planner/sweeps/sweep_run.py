@@ -39,7 +39,7 @@ PointAnswer = tuple[Row, str | None]  # of a sweep's point, and its plan as JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A point of a sweep to solve: its instance in full, since a worker may be on another machine."""
+    """A task of a sweep: a point to solve, its instance in full, since a worker may be on another machine."""
 
     index: int
     key: str

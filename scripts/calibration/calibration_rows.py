@@ -21,7 +21,8 @@ from row_problems import case_of
 from planner.calibration.fit import MeasuredRun, precision
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.software import Software
+from planner.instance.workload import Model, Precision
 from planner.physics.training import memory, step_prediction
 from planner.physics.training.collectives import limits_expert_overlap
 from planner.physics.training.operations import Machine, Recompute

@@ -10,7 +10,7 @@ from fitted_constants import TUNED
 
 from planner.calibration.fit import Numbers, log_errors
 from planner.instance.catalogue_entries import catalogue
-from planner.instance.workload import Software
+from planner.instance.software import Software
 from planner.physics.training.step_errors import width
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from planner.api.plans import limits
+from planner.api.plan_calls import limits
 from planner.sweeps.axes import changed, read_changes
 from planner.sweeps.utilisation import fall, wall
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Hardware, Rack
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.software import Software
+from planner.instance.workload import Model, Precision
 from planner.physics.training import collectives, memory, operations, transformer
 
 TB, GB, MS, DAY = 1e12, 1e9, 1e-3, 86_400.0

@@ -42,7 +42,7 @@ from paper_inputs import (
 )
 
 from planner.instance.network import Wan
-from planner.instance.workload import LossLaw
+from planner.instance.scaling_law import LossLaw
 from planner.physics.site import site_power, wan, wan_exchange
 from planner.physics.training import (
     collectives,

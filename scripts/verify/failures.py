@@ -19,7 +19,7 @@ from typing import Any
 import simpy
 
 from planner.instance.catalogue_entries import catalogue
-from planner.instance.hardware import FailingPart, Reliability
+from planner.instance.reliability import FailingPart, Reliability
 from planner.physics.recovery import CheckpointedJob, Way, ways
 from planner.plan.plan import Plan
 

@@ -81,7 +81,7 @@ AREAS = {
         ("formats", "imports"),
         (
             "formats", "imports", "exports/launch/test_launch.py", "exports/launch/test_like.py",
-            "planning/test_fabric_design.py",
+            "planning/test_cheapest_fabric.py",
             *(f"cli/test_{x}.py" for x in ("first_steps", "inputs", "jobs_that_run", "place")),
         ),
     ),

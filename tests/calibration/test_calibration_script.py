@@ -22,7 +22,7 @@ from planner.calibration.constants import CODE, GPU, FittedConstant, is_tunable
 from planner.calibration.fit import log_errors
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import SWITCHES, Software
+from planner.instance.software import SWITCHES, Software
 from planner.physics.training import step_errors
 from planner.physics.training.step_errors import MIN_ROWS, ErrorTable, classes_of
 from planner.planning.evaluate import SET_BY

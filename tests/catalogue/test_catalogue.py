@@ -21,7 +21,8 @@ from planner.instance.base_types import Sourced
 from planner.instance.catalogue_entries import catalogue, completed
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Network, Switch
-from planner.instance.workload import REPLACED, SWITCHES, Model, Software
+from planner.instance.software import REPLACED, SWITCHES, Software
+from planner.instance.workload import Model
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import runs
 from planner.planning.load import load_instance

@@ -20,7 +20,7 @@ from worked_plan import LAYOUT, edited, edited_at, instance_with, named, rules, 
 
 import planner
 from planner import cluster
-from planner.api.plans import check
+from planner.api.plan_calls import check
 from planner.checks import joint_proof, placement, strategy_space_check, strategy_times_check
 from planner.checks.cost import curve_share
 from planner.checks.rule import at_most, exceeds, must_equal, same, show

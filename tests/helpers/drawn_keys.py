@@ -10,7 +10,7 @@ from typing import Any
 import joint_toys
 from stored_plans import ROOT
 
-from planner.instance.base_types import range_of
+from planner.instance.plausible_ranges import range_of
 
 Path = tuple[str | int, ...]
 Schema = dict[str, Any]

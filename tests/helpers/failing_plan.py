@@ -6,7 +6,7 @@ from typing import Any
 
 from worked_plan import edited, small
 
-from planner.instance.hardware import Reliability
+from planner.instance.reliability import Reliability
 from planner.physics import recovery
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.recovery import CheckpointedJob, Way, ways

@@ -9,9 +9,9 @@ from joint_brute_force import Column, Plan, Times, Toy
 from joint_toys import case
 from scipy.optimize import brentq, minimize_scalar
 
-from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.instance.reliability import FailingPart, Reliability
 from planner.physics.recovery import CheckpointedJob
 from planner.physics.training.parallel_strategy import RackBlock
 from planner.physics.training.transformer import total_parameters

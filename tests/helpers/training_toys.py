@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.software import Software
+from planner.instance.workload import Model, Precision
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 

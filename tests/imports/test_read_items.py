@@ -12,10 +12,10 @@ from planner.exports.runnable_layout import with_switches
 from planner.formats.cluster_files import DECIDING, NodeStates, read_states, topology_note
 from planner.imports.megatron_flags import megatron_effect
 from planner.imports.recipes import doubts, parsed, run_of_text
-from planner.instance.base_types import NO_EFFECT, TrackedItems, UnmodelledItems
+from planner.imports.unmodelled_items import NO_EFFECT, TrackedItems, UnmodelledItems
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import Overlap
-from planner.instance.workload import Software
+from planner.instance.software import Software
 from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]

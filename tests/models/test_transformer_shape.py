@@ -6,7 +6,7 @@ import random
 import pytest
 from each_case import each
 
-from planner.instance.workload import DepthLaw, Family
+from planner.instance.scaling_law import DepthLaw, Family
 from planner.models import model_choice
 from planner.physics.training import scaling_laws
 

@@ -15,7 +15,7 @@ from joint_brute_failures import stretches_by_search
 from scipy.stats import binom
 
 from planner.instance.catalogue_entries import catalogue
-from planner.instance.hardware import FailingPart, Reliability
+from planner.instance.reliability import FailingPart, Reliability
 from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.recovery import (
     CheckpointedJob,

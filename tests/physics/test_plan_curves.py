@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from worked_plan import STRATEGY, edited, small
 
 from planner.errors import InputError
-from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
+from planner.instance.reliability import FailingPart, Reliability
 from planner.physics import recovery
 from planner.physics.recovery import (
     CheckpointedJob,

@@ -25,8 +25,8 @@ from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
 from planner.planning.changed_instance import in_days_of_training
 from planner.planning.explanation import explained
-from planner.planning.frontier import Frontier, covered_within, frontier_of, near_layouts, why_no_curve
-from planner.planning.solve import solve_instance
+from planner.planning.frontier import Frontier, covered_within, frontier_of, why_no_curve
+from planner.planning.solve import near_layouts, solve_instance
 from planner.report.summary import curve_section, summary
 from planner.solvers.signals import Interrupter
 

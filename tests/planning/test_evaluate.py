@@ -15,15 +15,15 @@ from tiers import more, slow
 
 import planner
 from planner.errors import InputError
-from planner.instance.workload import CORE_ATTENTION
+from planner.instance.software import CORE_ATTENTION
 from planner.models import Options
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.search.fewest_days import FastestOfEachKind, Kind, kind_of
 from planner.models.joint.solve_joint import solve_joint
 from planner.physics.training.step_prediction import days_of, machine_of
 from planner.planning.evaluate import stack_text
-from planner.planning.frontier import near_layouts
 from planner.planning.load import load_instance
+from planner.planning.solve import near_layouts
 from planner.report.evaluated_layout import evaluation_text
 
 FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3}

@@ -21,8 +21,8 @@ from planner.models.joint.search.least_cost_of_ownership import RunSearch, Span
 from planner.models.joint.solve_joint import solve_joint
 from planner.plan.plan import Plan
 from planner.planning import explanation as explanations
-from planner.planning.changed_instance import start_days
 from planner.planning.explanation import Explanation
+from planner.planning.finish_date import start_days
 from planner.planning.solve import solve_instance
 from planner.report.explained_plan import explanation_text
 from planner.report.summary import summary

@@ -20,10 +20,18 @@ from planner import changed
 from planner.cluster.job import Job
 from planner.errors import InputError
 from planner.instance import plausible_ranges
-from planner.instance.base_types import RANGES, out_of_range, put_stand_in, range_of
 from planner.instance.grid import Scenario
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.plausible_ranges import USUAL, implausible, implausible_figures, usual_range
+from planner.instance.plausible_ranges import (
+    RANGES,
+    USUAL,
+    implausible,
+    implausible_figures,
+    out_of_range,
+    range_of,
+    usual_range,
+)
+from planner.instance.validation import put_stand_in
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of, read_plan
 from planner.planning.load import load_instance
@@ -343,10 +351,11 @@ def test_every_numeric_key_has_a_range() -> None:
 
 def test_each_warning_fires_just_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """At either end of a range nothing is said, just beyond it the path, the value and the range; 0 is none."""
+    sound = load_instance(SOUND)
 
     def told(key: str, value: float) -> list[str]:
         monkeypatch.setattr(plausible_ranges, "figures", lambda _: [(f"at {key}", key, value)])
-        return list(implausible_figures(load_instance(SOUND)))
+        return list(implausible_figures(sound))
 
     for key, usual in ((key, usual_range(key)) for key, _ in KEYS):
         for end, beyond in () if usual is None else ((usual["low"], -1), (usual["high"], 1)):

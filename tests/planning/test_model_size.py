@@ -12,9 +12,8 @@ from planner import check, limits, solve
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.plan.plan import Plan
-from planner.planning.model_size import LimitPoint
 from planner.sweeps.axes import changed, read_changes
-from planner.sweeps.utilisation import fall, wall
+from planner.sweeps.utilisation import LimitPoint, fall, wall
 
 pytestmark = pytest.mark.slow
 

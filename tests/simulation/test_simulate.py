@@ -12,7 +12,7 @@ from each_case import each
 from worked_plan import edited_at, small
 
 import planner
-from planner.api.plans import check
+from planner.api.plan_calls import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.simulation import simulate

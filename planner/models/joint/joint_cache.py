@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from planner.instance.instance import Instance, Limits, Objective, hardware_kind
+from planner.instance.hardware import hardware_kind
+from planner.instance.instance import Instance, Limits, Objective
 from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.stage_split import Column

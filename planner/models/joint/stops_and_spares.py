@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.instance.hardware import Reliability
 from planner.instance.network import Network
+from planner.instance.reliability import Reliability
 from planner.models.fabric.template_table import Floats
 from planner.physics import recovery
 from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, Way, inverse_share_there, min_stretch, ways

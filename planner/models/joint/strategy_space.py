@@ -16,7 +16,7 @@ from planner.errors import InputError
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import Instance
 from planner.instance.network import Wan
-from planner.instance.workload import Parallelism, Software
+from planner.instance.software import Parallelism, Software
 from planner.models.fabric.template_table import ArrayTable
 from planner.models.joint.stops_and_spares import Calendar
 from planner.physics.network.fabric_designs import max_joined_racks

@@ -14,8 +14,9 @@ import pyomo.core as pyo
 from planner.errors import InputError
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.hardware import Hardware
-from planner.instance.instance import RACKS_AT, Instance
+from planner.instance.instance import Instance
 from planner.instance.network import Wan
+from planner.instance.pins import RACKS_AT
 from planner.models import SitesRequest
 from planner.models.sites.dc_network import DcNetwork
 from planner.physics.site import cost, site_power, wan

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import combinations, islice
 from typing import Any
 
-from planner.instance.instance import SYNC
+from planner.instance.consistency import SYNC
 from planner.instance.network import FibreEdge, Wan
 from planner.physics import tick
 from planner.physics.site.wan_exchange import Form, Pair, Rtt, form_need_gbps, need_gbps, waits

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from planner.instance.workload import RecomputeModule
+from planner.instance.software import RecomputeModule
 from planner.physics.training import operations
 from planner.physics.training.collectives import (
     context_exchange,

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from planner.instance.instance import Instance
-from planner.instance.workload import Model, Precision, RecomputeModule
+from planner.instance.software import RecomputeModule
+from planner.instance.workload import Model, Precision
 from planner.physics import Floats, Num
 from planner.physics.training import operations, schedule, transformer
 from planner.physics.training.operations import COMPUTE_BYTES, LayerShape, Machine, Recompute

@@ -5,7 +5,8 @@ from typing import Literal, NamedTuple, get_args
 
 from planner.instance.base_types import Dtype
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Fp8Recipe, Model, Precision, Software
+from planner.instance.software import Fp8Recipe, Software
+from planner.instance.workload import Model, Precision
 from planner.physics import Num
 from planner.physics.training.transformer import attention_inputs, attention_score_flop, head_widths
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from planner.instance.workload import Parallelism, Software
+from planner.instance.software import Parallelism, Software
 from planner.physics.training.operations import LayerShape, Machine, Recompute
 from planner.physics.training.schedule import Schedule, chunk_sizes, may_overlap_experts
 from planner.plan.certificate import Certificate

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.instance.workload import DepthLaw, LossLaw, PointsLaw, PowerOf
+from planner.instance.scaling_law import DepthLaw, LossLaw, PointsLaw, PowerOf
 from planner.physics.training.transformer import training_flop
 
 

@@ -15,7 +15,7 @@ from stored_plans import stored
 from tiers import more, slow
 from worked_plan import ASSIGNMENT, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.api.plans import check
+from planner.api.plan_calls import check
 from planner.checks import fabric
 from planner.checks.fabric import frontier as frontier_rules
 from planner.checks.fabric import network_limits, wirable

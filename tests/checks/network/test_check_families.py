@@ -10,7 +10,7 @@ from each_case import each
 from stored_plans import stored
 from worked_plan import edited_at, instance_with, named, rules, worked
 
-from planner.api.plans import check
+from planner.api.plan_calls import check
 from planner.errors import InputError
 from planner.exports import fabric_graph
 from planner.exports.fabric_parts import built_fabric

@@ -8,7 +8,7 @@ from each_case import each
 from stored_plans import stored
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, small
 
-from planner.api.plans import check
+from planner.api.plan_calls import check
 from planner.checks.fabric import frontier as frontier_rules
 from planner.exports.fabric_graph import edges
 from planner.exports.fabric_parts import built_fabric, cable_list

@@ -14,8 +14,8 @@ from worked_plan import edited, edited_at, leaves
 
 from planner.checks.check_plan import check
 from planner.checks.reliability import Failures, failures_of
-from planner.instance.hardware import Reliability
 from planner.instance.network import Switch
+from planner.instance.reliability import Reliability
 from planner.physics.recovery import CheckpointedJob, GpuLinks
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance

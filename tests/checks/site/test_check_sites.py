@@ -11,7 +11,7 @@ from each_case import each
 from stored_plans import stored
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.api.plans import check
+from planner.api.plan_calls import check
 from planner.checks.check_plan import violations
 from planner.checks.cost import RULES, RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit

@@ -12,7 +12,7 @@ from stored_plans import stored
 from worked_plan import INSTANCE, LAYOUT, edited_at, instance_with, leaves, named
 
 import planner
-from planner.api.plans import check
+from planner.api.plan_calls import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance

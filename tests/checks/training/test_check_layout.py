@@ -14,7 +14,8 @@ from worked_plan import GPU, INSTANCE, STRATEGY, edited, edited_at, instance_wit
 from planner.checks.check_plan import check
 from planner.checks.layout import buildable, choice_figures, stated_loss
 from planner.checks.layout import days as pools_days
-from planner.instance.workload import Choose, LossLaw, Model, ModelChoice, PointsLaw
+from planner.instance.scaling_law import Choose, LossLaw, ModelChoice, PointsLaw
+from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.data_parallel import ReplicaGroup
 from planner.physics.training.step_prediction import machine_of, pipeline_of, sharded_times

@@ -30,7 +30,8 @@ from planner.imports.recipes import form_of, layout_of_run, run_of_text
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import OVERLAP_FLAGS
 from planner.instance.instance import Instance
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.software import Software
+from planner.instance.workload import Model, Precision
 from planner.plan.plan import Plan
 from planner.planning.evaluate import evaluated
 

@@ -12,7 +12,8 @@ from fabric_cases import every_template, instance, switch, templates
 
 from planner.checks.fabric import joined_racks
 from planner.errors import InputError
-from planner.instance.instance import FABRIC, PINS, Instance, check_pins
+from planner.instance.instance import Instance
+from planner.instance.pins import FABRIC, PINS, check_pins
 from planner.models.fabric.fabric_templates import Template
 from planner.models.fabric.site_traffic import SiteTraffic
 from planner.physics.network.clos_fabric import Design

@@ -16,9 +16,9 @@ from planner.errors import InputError
 from planner.imports.command_options import Wish
 from planner.imports.instance_file import first_instance
 from planner.instance.catalogue_entries import catalogue
-from planner.instance.framework_rules import FREE
+from planner.instance.framework_rules import FREE, rules_of
 from planner.instance.instance import Instance
-from planner.instance.workload import Experts, Model, rules_of
+from planner.instance.workload import Experts, Model
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.solve_joint import solve_joint
 from planner.models.joint.strategy_space import problem_of

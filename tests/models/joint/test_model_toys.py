@@ -19,9 +19,9 @@ from tiers import more
 
 import planner
 from planner.errors import InputError
-from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
-from planner.instance.workload import Software
+from planner.instance.reliability import FailingPart, Reliability
+from planner.instance.software import Software
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.stops_and_spares import Calendar
 from planner.models.joint.strategy_space import problem_of

@@ -12,7 +12,7 @@ from site_grids import ANY, OPTIONS, case, line, node, placed_splits, racks, ran
 from stored_plans import stored
 from worked_plan import edited, named
 
-from planner.api.plans import solve
+from planner.api.plan_calls import solve
 from planner.checks import strategy_space_check
 from planner.checks.check_plan import check
 from planner.errors import InputError

@@ -14,7 +14,8 @@ from training_toys import accelerator, layout, machine_of, precision_of, shape
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.instance import instance_sha256
-from planner.instance.workload import RECOMPUTE_MODULES, Experts, LatentAttention, Model, RecomputeModule, Software
+from planner.instance.software import RECOMPUTE_MODULES, RecomputeModule, Software
+from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import collectives, layer_time, memory
 from planner.physics.training.memory import stored_tensors, weights_of
 from planner.physics.training.operations import Machine, layer_operations, narrow_heads

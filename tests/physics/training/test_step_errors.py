@@ -11,7 +11,8 @@ from training_toys import layout, machine_of, precision_of
 import planner
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Model, Software
+from planner.instance.software import Software
+from planner.instance.workload import Model
 from planner.physics.training import step_errors
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy

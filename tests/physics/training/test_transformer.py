@@ -11,7 +11,8 @@ from paper_inputs import chinchilla_forward_flop, chinchilla_layer_forward_flop
 from pydantic import ValidationError
 
 from planner.instance.catalogue_entries import catalogue
-from planner.instance.workload import DepthLaw, Experts, LatentAttention, LossLaw, Model, PointsLaw, PowerOf
+from planner.instance.scaling_law import DepthLaw, LossLaw, PointsLaw, PowerOf
+from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import scaling_laws
 from planner.physics.training import transformer as tf
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.instance.instance import pinned_blocks
+from planner.instance.pins import pinned_blocks
 from planner.models.joint.stage_split import Column
 
 

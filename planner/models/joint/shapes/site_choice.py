@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyomo.core as pyo
 
-from planner.instance.instance import Instance, pinned_blocks
+from planner.instance.instance import Instance
+from planner.instance.pins import pinned_blocks
 from planner.models import SitesRequest
 from planner.models.joint.shapes import site_milp
 from planner.models.joint.shapes.fibre_designs import LARGE_BYTES, FibreDesigns

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyomo.core as pyo
 
-from planner.instance.instance import pinned_blocks
+from planner.instance.pins import pinned_blocks
 from planner.models.joint.shapes.site_question import Circuit, PlacedParts, SiteQuestion
 from planner.models.sites.site_rules import min_split_modules
 from planner.models.sites.split_data import capital_musd, energy_musd

@@ -29,7 +29,7 @@ from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import ON_TRUST, Conflict, ObjectiveValue, Status
 from planner.plan.plan import Cost, Plan
 from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
-from planner.planning.changed_instance import solved_with
+from planner.planning.joint_plan import solved_with
 from planner.simulation import flow_times, simulated_slowdown
 from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.simulate import MAX_PLANES, part_of_design
@@ -68,7 +68,7 @@ SPACE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricKind:
-    """A family of fabrics with a number of tiers, and the cheapest design of it, if there is one."""
+    """A kind of fabric in the search for a cluster's cheapest: a family, tiers, and its cheapest design, if any."""
 
     family: FabricFamily
     tiers: int
@@ -78,13 +78,13 @@ class FabricKind:
 
     @property
     def name(self) -> str:
-        """The name of a kind of fabric: its family and number of tiers."""
+        """The name of a kind of fabric in the search for the cheapest: its family and number of tiers."""
         words, tiers = KINDS[self.family]
         return words if len(tiers) == 1 else f"{words}, {self.tiers} tier{'s' * (self.tiers > 1)}"
 
     @property
     def grouped(self) -> bool:
-        """Whether the leaves of a kind of fabric are in groups, as a dragonfly's are, instead of tiers."""
+        """Whether a kind of fabric in the search for the cheapest has leaves in groups, as dragonflies, not tiers."""
         return FAMILIES[self.family].design.grouped
 
 
@@ -160,7 +160,7 @@ def design_fabric(instance: FabricInstance, options: Options, *, seeds: int = SE
 
 @dataclass(frozen=True, slots=True)
 class FabricSearch:
-    """The search for the cheapest fabric of each kind: for which hosts, of which parts, and until when."""
+    """The search for a cluster's cheapest fabric of each kind: for which hosts, of which parts, and until when."""
 
     instance: FabricInstance
     network: Network
@@ -170,11 +170,11 @@ class FabricSearch:
 
     @property
     def gpus(self) -> int:
-        """The GPUs of a host that the fabric joins."""
+        """The GPUs of a host that a cluster's cheapest fabric joins."""
         return self.instance.hardware.rack.gpus
 
     def kinds(self) -> Iterator[FabricKind]:
-        """Yield the kinds of fabric that the tiers allow, families asked for first; one switch for all only once."""
+        """Yield the kinds of fabric in the search for the cheapest, families asked for first; one switch only once."""
         families = sorted(KINDS, key=lambda family: family not in self.network.families)
         repeated = next(family for family in reversed(families) if family in ("rail", "rack"))  # of one switch alike
         for family in families:
@@ -231,20 +231,20 @@ class FabricSearch:
         return replace(kind, template=tables.template(traffic, hosts, found, int(cheapest)))
 
     def pinned(self, name: str) -> Any:
-        """Return the pinned value of a fabric decision, of the one site or every site; None where it is free."""
+        """Return a decision that pins fix in the search for the cheapest fabric; None where it is free."""
         return self.instance.pins.get(f"fabric.{CLUSTER}.{name}", self.instance.pins.get(f"fabric.{name}"))
 
     def allowed(self, kind: FabricKind) -> bool:
-        """Return whether a kind of fabric may be chosen: its family asked for; several switches if one may fail."""
+        """Return whether the cheapest fabric may be of a kind: family asked for; several switches if one may fail."""
         return kind.family in self.network.families and not self.on_one_switch(kind)
 
     def on_one_switch(self, kind: FabricKind) -> list[str]:
-        """List why a fabric of one tier may not be chosen where it is to survive a loss."""
+        """List why the cheapest fabric may not be of one tier where it is to survive a loss."""
         hangs = f"breaks survives: {'a rail' if kind.family == 'rail-only' else 'all'} hangs on one switch"
         return [hangs] if kind.tiers == 1 and self.network.survives and not kind.grouped else []
 
     def section(self, template: Template) -> SiteFabric:
-        """Return the plan's section of a fabric design, its slowdowns where all traffic leaves leaf, pod and zone."""
+        """Return the plan's section of the cheapest fabric, with slowdowns where all traffic leaves leaf, pod, zone."""
         design = template.design
         pods, zones = design.pods > 1, design.zones > 1
         shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
@@ -254,7 +254,7 @@ class FabricSearch:
     def written(
         self, kinds: list[FabricKind], best: FabricKind, template: Template, seeds: int, *, proven: bool
     ) -> FabricPlan:
-        """Write the plan's section of the best kind of fabric, its proof, and the figures of the other kinds."""
+        """Write the plan's section of the cheapest fabric, its proof, and the figures of the other kinds."""
         others = [kind for kind in kinds if kind is not best]
         ranked = [best, *sorted(others, key=lambda kind: kind.template.usd if kind.template else math.inf)]
         tails = dict[str, Tails]()
@@ -291,7 +291,7 @@ class FabricSearch:
         )
 
     def lost(self, kind: FabricKind, best: FabricKind) -> str:
-        """Write why a kind of fabric was not chosen; empty for the chosen one."""
+        """Write why a kind of fabric lost to the cheapest; empty for the cheapest itself."""
         if kind is best:
             return ""
         template, chosen = kind.template, best.template
@@ -316,7 +316,7 @@ class FabricSearch:
         return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
 
     def why_none(self, kind: FabricKind) -> str:
-        """Write why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
+        """Write why the search for the cheapest fabric has no design of a kind: too few ports, or no such wiring."""
         if (pinned := self.pinned("tiers")) not in (None, kind.tiers):
             return f"pins: tiers is {pinned}"
         most = max((switch.ports for switch in self.network.switches), default=0)
@@ -355,7 +355,7 @@ class FabricSearch:
         return f"no wiring with equal bundles keeps the rules{rules}"
 
     def tails(self, template: Template, seeds: int) -> Tails:
-        """Return a fabric's mean tail of a random permutation over NIC line rate, ECMP and sprayed, if time allows."""
+        """Return the cheapest fabric's mean tail of a permutation over line rate, ECMP and sprayed, if time allows."""
         # They are those of a part of the hosts, times what all hosts load the fullest link more than the part does: of
         # hashed flows as lots fall, of sprayed ones evenly. Trees of one shape have them alike, whichever hosts are at
         # which of its ports.
@@ -395,7 +395,7 @@ class FabricSearch:
         return self.simulated[shape]
 
     def in_conflict(self, most_usd: float) -> tuple[str, ...]:
-        """Return a fabric's rules and pins that all conflict at a price: all of them where the time ends first."""
+        """Return the rules and pins that leave no cheapest fabric below a price; all of them where time ends first."""
         free: dict[str, Any] = {"network.families": tuple(KINDS), "network.max_tiers": MAX_TIERS}
         for name, none in (("max_oversubscription", None), ("min_core_share", 0.0), ("survives", None)):
             free |= {f"network.{name}": none} if getattr(self.network, name) else {}
@@ -417,7 +417,7 @@ class FabricSearch:
         return tuple(rule for rule in rules if rule not in dropped)
 
     def nothing_fits(self, *, proven: bool) -> Conflict:
-        """Return the conflict of a cluster without a fabric; no rules where the time ended first."""
+        """Return the conflict of a cluster without any fabric, and so no cheapest; no rules where time ended first."""
         if not proven:
             return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
         nic, planes = self.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9, self.pinned("planes")

@@ -1,4 +1,4 @@
-"""The library's calls on existing clusters: place a job, simulate an exchange."""
+"""The library's calls on clusters that exist: place a job, simulate an exchange."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -33,7 +33,7 @@ def place(
     only: Iterable[str] | str | None = None,
     gpus_per_node: int | None = None,
 ) -> "Placement":
-    """Place one job on a cluster's free nodes: fewest split groups, then fewest pieces, then fewest across pods.
+    """Place one job on a cluster's free nodes in a library call: fewest split groups, then pieces, then across pods.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def simulate(
     group: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> "Simulation":
-    """Run an exchange over every cable, with queues and pauses at switches, and return the completion times.
+    """Simulate an exchange over a fabric's cables in a library call, with queues and pauses at its switches.
 
     Parameters
     ----------

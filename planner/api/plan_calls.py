@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.planning.evaluate import Evaluation
     from planner.planning.explanation import Explanation
-    from planner.planning.frontier import Frontier, NearLayouts
-    from planner.planning.model_size import LimitPoint
+    from planner.planning.frontier import Frontier
+    from planner.planning.solve import NearLayouts
     from planner.solvers.progress import Event
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
+    from planner.sweeps.utilisation import LimitPoint
 
 
 @bounded
 def calibrate(
     measured: str | Path, *, accelerator: str | None = None, software: str | None = None
 ) -> "MeasuredConstants":
-    """Fit the constants of a cluster to a few of its own measured steps; what they do not determine stays as it is.
+    """Calibrate a cluster's constants in a library call to a few of its own measured steps; others stay as they are.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def calibrate(
 def changed(
     instance: "Instance | Mapping[str, Any] | str | Path", changes: Mapping[str, Any], *, searched: bool = True
 ) -> "Instance":
-    """Return an instance with some values changed, outright or against what they are.
+    """Return an instance with values changed in a library call, outright or against what they are.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def changed(
 
 @bounded
 def check(plan: "Plan") -> "list[Violation]":
-    """Return each violated rule by name with both of its sides in numbers; nothing where all hold."""
+    """Check a plan in a library call; return each violated rule with both sides in numbers, nothing where all hold."""
     from planner.checks.check_plan import check as verify
 
     return verify(plan)
@@ -86,7 +87,7 @@ def evaluate(
     *,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Evaluation":
-    """Predict step time, memory and their breakdown for a layout given in full.
+    """Evaluate a layout given in full in a library call: predict step time, memory and their breakdown.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def evaluate(
         The metrics, with the layout, the memory of every stage, the constants behind each part, and what stops it
         from running.
     """
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.instance.plausible_ranges import warn
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
@@ -121,7 +122,7 @@ def evaluate(
 def design_fabric(
     question: "FabricInstance | Mapping[str, Any] | str | Path", *, time_limit: float | None = None
 ) -> "Plan":
-    """Return the cheapest fabric that joins all hosts of a cluster with its proof, and the other kinds of fabric.
+    """Design a cluster's cheapest fabric in a library call; return it with its proof and the other kinds of fabric.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def design_fabric(
         Seconds for the search; a kind of fabric that was not searched by then is named.
     """
     from planner.models import Options
-    from planner.planning.fabric_design import design_fabric as designed
+    from planner.planning.cheapest_fabric import design_fabric as designed
     from planner.planning.load import question_of
 
     return designed(question_of(question, {}), Options(time_limit=time_limit))
@@ -152,7 +153,7 @@ def explain(
     on_part: "Callable[[Explanation], Any] | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Explanation":
-    """Explain a plan, or solve an instance and explain the answer.
+    """Explain a plan in a library call, or solve an instance and explain the answer.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ def explain(
         Called with the explanation as it grows: the plan, its sites, each limit, each other choice.
     """
     from planner.imports.instance_file import holds_plan
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.models import Options
     from planner.plan.plan import Plan
     from planner.planning.explanation import explained, proven_plan
@@ -210,7 +211,7 @@ def frontier(
     interrupt: "Interrupter | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Frontier":
-    """Return the curve of money against days: plans that no other beats in both, and how far that is proven.
+    """Answer a library call with the curve of money against days: plans that none beats in both, and its proof.
 
     Parameters
     ----------
@@ -268,7 +269,7 @@ def layouts(
     interrupt: "Interrupter | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "NearLayouts":
-    """Return the kinds of layout that are nearly as fast as the fastest, each by its fastest plan.
+    """Answer a library call with the kinds of layout nearly as fast as the fastest, each by its fastest plan.
 
     Parameters
     ----------
@@ -290,10 +291,9 @@ def layouts(
     PlannerError
         The input cannot be used, or has several layouts: pools, alternatives to the hardware.
     """
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.models import Options
-    from planner.planning.frontier import near_layouts
-    from planner.planning.solve import read_question
+    from planner.planning.solve import near_layouts, read_question
     from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by
 
@@ -314,7 +314,7 @@ def limits(
     executor: Executor | None = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Iterator[LimitPoint]":
-    """Yield, for each compute in turn, the best utilisation with which the law's model is trained in the days given.
+    """Answer a library call with the best utilisation that trains the law's model of each compute in the days given.
 
     Parameters
     ----------
@@ -334,12 +334,12 @@ def limits(
     constants
         As in `solve`.
     """
-    from planner.instance.instance import of_one_layout
+    from planner.instance.consistency import of_one_layout
     from planner.planning.load import load_instance
-    from planner.planning.model_size import point
+    from planner.sweeps.utilisation import limit_point
 
     request = of_one_layout(load_instance(instance, searched=False, constants=constants))
-    answer = partial(point, request, days=days, tolerance=tolerance, time_limit=time_limit)
+    answer = partial(limit_point, request, days=days, tolerance=tolerance, time_limit=time_limit)
     yield from map(answer, flop) if executor is None else executor.map(answer, flop)
 
 
@@ -360,7 +360,7 @@ def solve(
     curve: bool = False,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Plan":
-    """Take every decision that the instance asks for and return the plan, proofs and bill included.
+    """Solve an instance in a library call: take every decision that it asks for; return the plan with its proofs.
 
     Parameters
     ----------
@@ -421,7 +421,7 @@ def sweep(
     plans: str | Path | None = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Iterator[Row]":
-    """Solve an instance at every point of a grid; yield a row a point, as it finishes.
+    """Sweep a grid in a library call: solve an instance at each point; yield a row a point, as it finishes.
 
     Bad paths, and bad values of the first thousand points, are named before anything runs; an infeasible or failed
     point is a row with its reason.
@@ -458,14 +458,14 @@ def sweep(
 
 
 def summary(plan: "Plan", *, verbose: bool = False) -> str:
-    """Write a plan on one screen, or all that it says."""
+    """Answer a library call with a plan's text on one screen, or all that it says."""
     from planner.report.summary import summary as written
 
     return written(plan, verbose=verbose)
 
 
 def html(plan: "Plan") -> str:
-    """Write the first screen of a plan as a small table of HTML for a notebook, a row a section."""
+    """Show a plan in a notebook where a library call returned it: its first screen in HTML, a row a section."""
     from planner.report.summary import by_section, statements
 
     texts = by_section(statement for statement in statements(plan) if statement.first)
@@ -480,7 +480,7 @@ def html(plan: "Plan") -> str:
 
 @bounded
 def to_frame(rows: "Iterable[Row | Plan]") -> Any:
-    """Return rows of a sweep, or plans, as a pandas DataFrame: a row each, a column a figure by its dotted name.
+    """Answer a library call with a sweep's rows, or plans, as a pandas DataFrame: a column a figure by dotted name.
 
     Parameters
     ----------
@@ -509,7 +509,7 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
 
 
 def plot(plan: "Plan", name: str, ax: Any) -> Any:
-    """Plot a part of a plan, by its method's name, on the matplotlib axes given or on new ones; return the axes."""
+    """Plot a part of a plan in a library call, by its method's name, on matplotlib axes given or new; return them."""
     from planner.report.plots import plotted
 
     return plotted(plan, name, ax)
@@ -519,7 +519,7 @@ VIEWS.update(summary=summary, html=html, to_frame=to_frame, plot=plot)
 
 
 def show_versions() -> None:
-    """Print the versions of planner, Python, the solvers and the optional packages, and the platform, for a report."""
+    """Print in a library call the versions of planner, Python, solvers and optional packages, and the platform."""
     from importlib.metadata import PackageNotFoundError, version
 
     lines = {"planner": __version__, "python": sys.version.split()[0], "platform": platform.platform()}

@@ -32,7 +32,7 @@ from planner.physics import tick
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of
-from planner.planning import fabric_design
+from planner.planning import cheapest_fabric
 from planner.planning.load import load_instance, question_of
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
@@ -60,7 +60,7 @@ PUBLISHED: list[tuple[int, dict[str, Any], dict[str, int], int]] = [
 def no_tails(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate no flows but where tails are asked for: nothing else depends on them."""
     if "tails" not in request.node.name:
-        monkeypatch.setattr(fabric_design.FabricSearch, "tails", lambda *_: (None, None))
+        monkeypatch.setattr(cheapest_fabric.FabricSearch, "tails", lambda *_: (None, None))
 
 
 def question(hosts: int, gpus: int = 8, nic: float = 400, **wish: Any) -> FabricInstance:
@@ -440,7 +440,7 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     ran = invoke("fabric", "pareto", tmp_path / "plan.json", "--json")
     least, listed = math.inf, {row["oversubscription"]: row for row in json.loads(ran.stdout)}
-    for most in fabric_design.RATIOS:
+    for most in cheapest_fabric.RATIOS:
         own = designed(96, oversubscription="any" if most is None else f"{most}:1")
         assert (most in listed) == (usd(own) < least)
         for x in own.fabric.alternatives:  # each carries a share of the hosts' rate, not of what the chosen one does
@@ -492,12 +492,12 @@ def test_rules_in_conflict_are_all_where_the_time_ends_in_the_last_search(monkey
     """A fabric that was not found in the time left does not say that the rule left out is of no use."""
     asked, clock = question(4, 1).replaced(pins={"fabric.tiers": 1}), SimpleNamespace(passed=False)
 
-    def cheapest(looser: fabric_design.FabricSearch, *_: Any) -> Any:
+    def cheapest(looser: cheapest_fabric.FabricSearch, *_: Any) -> Any:
         clock.passed = not looser.instance.pins  # the last rule to be left out
         return SimpleNamespace(template=None)
 
-    monkeypatch.setattr(fabric_design.FabricSearch, "cheapest", cheapest)
-    search: Any = fabric_design.FabricSearch
+    monkeypatch.setattr(cheapest_fabric.FabricSearch, "cheapest", cheapest)
+    search: Any = cheapest_fabric.FabricSearch
     found = search(asked, asked.network, clock).in_conflict(math.inf)
     assert found[0] == "network.families" and found[-1] == "pins.fabric.tiers" and len(found) > 3
 
@@ -509,7 +509,7 @@ def test_tails_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(1.0)
         tick()
 
-    monkeypatch.setattr(fabric_design, "flow_seconds", late)
+    monkeypatch.setattr(cheapest_fabric, "flow_seconds", late)
     timed = planner.design_fabric(plan.instance, time_limit=1)
     assert timed.status == "optimal"
     assert timed.fabric.alternatives[0].ecmp_tail is None
