@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.checks.cables import free_by_exchange
+from planner.checks.fabric_traffic import free_by_exchange
 from planner.cluster import fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric, up_to_cm
 from planner.files import csv_text

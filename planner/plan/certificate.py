@@ -1,6 +1,6 @@
 """Certificates of a plan: bounds, conflicts and violations; over which space, how, and the columns excluded."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from typing import Literal
 
 from pydantic import Field
@@ -14,7 +14,6 @@ ALMOST_AS_FAST = 0.005  # share of the days, within which the cheapest plan is n
 SIMPLER_WITHIN = 0.02  # of the fewest days, within which a simpler plan is named: no prediction is that exact
 EndName = Literal["goal", "capital", "leaf_local", "simplest"]
 Decision = Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
-LISTED_VIOLATIONS = 5  # violations in a summary
 
 
 class Certificate(Frozen):
@@ -165,15 +164,6 @@ class Violation(Frozen):
         None, description="What the plan states, or the limit that it breaks; null where the message alone says it."
     )
     recomputed: float | int | str | None = Field(None, description="What the checker finds in its place.")
-
-
-def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
-    """Yield lines that the checker disagrees with a plan, and on which rules; none where it agrees."""
-    if violations:
-        yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
-    yield from (f"  {violation.rule}: {violation.message}" for violation in violations[:LISTED_VIOLATIONS])
-    if len(violations) > LISTED_VIOLATIONS:
-        yield f"  and {len(violations) - LISTED_VIOLATIONS} more, in the plan's violations"
 
 
 class LayoutChoices(Frozen):

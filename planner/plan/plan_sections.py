@@ -9,7 +9,6 @@ from planner.instance.base_types import Frozen
 from planner.instance.hardware import CheckpointTarget, Recovery
 from planner.instance.network import FabricFamily
 from planner.plan.certificate import Certificate
-from planner.units import words
 
 
 class Assumptions(Frozen):
@@ -58,36 +57,9 @@ class LayoutMetrics(Frozen):
         return self.memory_bytes_per_gpu <= self.memory_limit_bytes
 
 
-STEP_PARTS = {  # parts of a step in words by the row that they belong to, in the order of the rows
-    "compute": {
-        "gemm": "matrix products",
-        "attention": "attention",
-        "elementwise": "elementwise work",
-        "quantise": "quantisation",
-        "recompute": "recomputation",
-        "head": "embedding and loss",
-        "optimizer": "optimiser",
-    },
-    "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
-    "context exchange": {"context_parallel": "context-parallel exchange"},
-    "expert exchange": {"expert_parallel": "expert exchange"},
-    "data exchange": {"data_parallel": "data-parallel exchange"},
-    "exchange between sites": {"between_sites": "exchange between sites"},
-    "sharding exchange": {"sharding": "ZeRO exchange"},
-    "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
-    "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
-    "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
-}
-PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
-PART_NAMES |= {"state": "model states", "working": "working buffers"}  # of a GPU's memory
 DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"
 STAGE_DEGREES = DEGREES[:2]  # whose product is the GPUs of a stage of a replica
 LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes
-
-
-def name_of_part(key: str) -> str:
-    """Return the name of a part of a plan's step, or of a GPU's memory, in words."""
-    return PART_NAMES.get(key, words(key))
 
 
 class LayoutPlan(Frozen):

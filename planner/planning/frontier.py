@@ -27,7 +27,8 @@ from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.layer_time import days_of
 from planner.plan.certificate import ObjectiveValue
-from planner.plan.plan import Curve, CurvePoint, Plan, changed_decisions, digest
+from planner.plan.plan import Curve, CurvePoint, Plan
+from planner.plan.plan_figures import changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.changed_instance import as_asked, in_days_of_training
 from planner.planning.hardware_choice import best_choice, named

@@ -16,7 +16,7 @@ from planner.physics.training import step_prediction
 from planner.plan import plan_sections
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, SiteFabric, name_of_part
+from planner.plan.plan_sections import LayoutPlan, SiteFabric
 from planner.units import (
     amount,
     counted,
@@ -30,6 +30,7 @@ from planner.units import (
     short_percent,
     storage,
     to_one,
+    words,
 )
 
 Kind = Literal["fault", "verdict", "figure", "choice", "rejected", "limit", "warning", "proof"]
@@ -40,6 +41,28 @@ Topic = Literal[
 BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
 SECTIONS = (*get_args(Topic), *BY_KIND.values())
 CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
+STEP_PARTS = {  # parts of a step in words by the row that they belong to, in the order of the rows
+    "compute": {
+        "gemm": "matrix products",
+        "attention": "attention",
+        "elementwise": "elementwise work",
+        "quantise": "quantisation",
+        "recompute": "recomputation",
+        "head": "embedding and loss",
+        "optimizer": "optimiser",
+    },
+    "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
+    "context exchange": {"context_parallel": "context-parallel exchange"},
+    "expert exchange": {"expert_parallel": "expert exchange"},
+    "data exchange": {"data_parallel": "data-parallel exchange"},
+    "exchange between sites": {"between_sites": "exchange between sites"},
+    "sharding exchange": {"sharding": "ZeRO exchange"},
+    "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
+    "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
+    "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
+}
+PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
+PART_NAMES |= {"state": "model states", "working": "working buffers"}  # of a GPU's memory
 
 
 class Statement(NamedTuple):
@@ -177,6 +200,11 @@ class DaysPart(NamedTuple):
     name: str
     days: float
     is_sum: bool = False
+
+
+def name_of_part(key: str) -> str:
+    """Return the name of a part of a plan's step, or of a GPU's memory, in words."""
+    return PART_NAMES.get(key, words(key))
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:

@@ -6,8 +6,8 @@ from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from planner.plan.plan_sections import DEGREES, LayoutPlan, name_of_part
-from planner.report.decisions import DaysPart
+from planner.plan.plan_sections import DEGREES, LayoutPlan
+from planner.report.decisions import DaysPart, name_of_part
 from planner.units import memory
 
 Point = tuple[float, float]  # of a drawing, in units, or of a curve
