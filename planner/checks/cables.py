@@ -16,7 +16,7 @@ MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one
 
 
 def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
-    """Yield the name and the fabric of each site of a plan whose cables are checked."""
+    """Yield, for the checks of its cables and traffic, the name and the fabric of each site of a plan."""
     if physics.plan.fabric is not None and physics.instance.network is not None:
         for site, fabric in sorted(physics.plan.fabric.sites.items()):
             if site in physics.racks_by_site:
@@ -24,14 +24,14 @@ def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
 
 
 def wired(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
-    """Yield the fabrics of a plan that can be wired, with the design behind each: only their cables are counted."""
+    """Yield, to check their cables one by one, the fabrics of a plan that can be wired, with the design behind each."""
     for site, fabric, network in fabrics(physics):
         if site in physics.wired:
             yield site, fabric, network, physics.wired[site]
 
 
 class CableTally:
-    """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each.
+    """The checker's tally of a fabric's cables by stage and used ports by tier; `tiers`: switches and ports of each.
 
     Ports are counted by their `split` parts: a cable takes one at the GPU's end of a leaf, else all of a port.
     """

@@ -44,7 +44,7 @@ def reason(physics: PlanPhysics) -> Violations:
 
 
 def certificates(plan: Plan) -> dict[str, Certificate]:
-    """Return the certificates of a plan by decision, those of the pools' layouts included."""
+    """Return the certificates of a plan that are checked, by decision, those of the pools' layouts included."""
     decisions = {name: getattr(plan, name) for name in DECISIONS}
     if plan.pools is not None:
         decisions |= {f"pools.layouts.{name}": layout for name, layout in plan.pools.layouts.items()}
@@ -52,7 +52,7 @@ def certificates(plan: Plan) -> dict[str, Certificate]:
 
 
 def distance(value: float | None, bound: float | None) -> float | None:
-    """Return the gap of a certificate recomputed: from value to bound, over the value; None without either."""
+    """Recompute the gap of a certificate: from value to bound, over the value; None without either."""
     return None if value is None or bound is None else abs(value - bound) / max(abs(value), 1e-12)
 
 

@@ -75,7 +75,7 @@ def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Violati
 
 
 def known_references(physics: PlanPhysics) -> Violations:
-    """Check the names of a plan's grid, wide area and pins, and that its accelerator has a peak for the precision."""
+    """Check a plan before its rules: names of its grid, wide area, pins exist, and its GPU's precision has a peak."""
     instance = physics.instance
     faults = [*check_pins(instance), *pool_problems(instance), *grid_problems(physics.grid)]
     faults += wan_problems(physics.grid, physics.wan)

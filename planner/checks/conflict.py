@@ -24,7 +24,7 @@ BY_COLUMNS = ("limits.", "pins.layout.", "memory", "hardware.racks")  # rules th
 
 
 def rules_of(instance: Instance) -> set[str]:
-    """Return the names of all rules that an instance has, which a plan's conflict may name."""
+    """Return all rules of an instance by name, to check that a plan's conflict names no other."""
     wan, network, given = instance.wan, instance.network, ("facility_power_mw", "budget_usd", "deadline_days")
     there = dict.fromkeys(("memory", "limits.max_batch_tokens", *(f"pins.{path}" for path in instance.pins)), True)
     there |= {f"limits.{name}": getattr(instance.limits, name) is not None for name in given}
@@ -56,7 +56,7 @@ def known_rules(physics: PlanPhysics, why: Conflict) -> Violations:
 
 
 def ended(physics: PlanPhysics) -> Violations:
-    """Check that a plan without decisions claims no bound, and holds no proof but for what was refused."""
+    """Check that a plan without decisions, as one in conflict, claims no bound, and no proof but of what is refused."""
     plan, objective = physics.plan, physics.plan.objective
     yield from must_be("ended", "objective", objective.name, physics.instance.objective.minimize)
     for name in ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"):
@@ -83,7 +83,7 @@ def _refused(proof: JointProof) -> JointProof:
 
 @needs("conflict")
 def no_column(physics: PlanPhysics, why: Conflict) -> Violations:
-    """Check that no column outside those listed keeps the rules in conflict; conflicts of sites, fabrics on trust."""
+    """Check a plan's conflict by columns: none but those listed keeps its rules; those of sites, fabrics on trust."""
     proof, instance, limits = physics.plan.proof, physics.instance, physics.instance.limits
     if physics.plan.status != "infeasible" or not why.rules:
         return
@@ -110,7 +110,7 @@ def no_column(physics: PlanPhysics, why: Conflict) -> Violations:
 
 @needs("conflict")
 def pools_in_conflict(physics: PlanPhysics, why: Conflict) -> Violations:
-    """Check in numbers that the racks of all pools break the limit that a plan's conflict says they break."""
+    """Check a plan's conflict of pools in numbers: the racks of all pools break the limit that it names."""
     limits = physics.instance.limits
     if physics.plan.status != "infeasible" or POOLS not in why.rules:
         return

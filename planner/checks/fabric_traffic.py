@@ -21,7 +21,7 @@ FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")
 
 
 def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that fabrics have WAN gateways only where asked for, their figures, and that gradients fit their links."""
+    """Check the WAN gateways of fabrics: only where asked for, their figures, gradient traffic within their links."""
     split = physics.plan.sites
     between = split.links if split is not None and physics.instance.wan is not None else None
     for site, fabric, network in fabrics(physics):
@@ -55,7 +55,7 @@ def wan_gateway(physics: PlanPhysics) -> Violations:
 
 
 def exchange_gbps(physics: PlanPhysics, site: str) -> float:
-    """Recompute the rate of a site's gradients over all WAN links in the time that the step assumes, no headroom."""
+    """Recompute the rate of the gradient traffic through a fabric's WAN gateway in the time that the step assumes."""
     metrics, split, layout, training = physics.metrics, physics.plan.sites, physics.plan.layout, physics.replicas.keys()
     if metrics is None or split is None or layout is None or site not in training:
         return 0.0
@@ -69,7 +69,7 @@ def exchange_gbps(physics: PlanPhysics, site: str) -> float:
 
 
 def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> transport.FreeUplinks:
-    """Recompute the share of a site's leaf uplinks that its WAN gateway leaves free; all of them without a gateway."""
+    """Recompute what gradient traffic to a WAN gateway leaves free of a fabric's uplinks; all of them without one."""
     fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
     if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
         return transport.FreeUplinks()
@@ -77,7 +77,7 @@ def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> transpo
 
 
 def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
-    """Count the pipeline sends that leave a stage of several racks while the stage's own all-reduce rings run.
+    """Recompute how many pipeline sends meet all-reduce rings: those out of stages of several racks as these run.
 
     With gradients reduced once a step, the rings of a chunk begin within its last backward pass, behind which it sends
     once more if any stage comes before. Under ZeRO-2 and 3 rings run in every pass, and meet each send that is exposed.
@@ -95,7 +95,7 @@ def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
 
 
 def links_and_flows(design: Design, stages: list[list[int]], *, wrap: bool) -> Iterator[tuple[str, float, int, int]]:
-    """Yield for a leaf domain, pod and zone its links out by GPU of a rack, in NICs, and the most sends and rings."""
+    """Recompute a leaf domain's, pod's, zone's fabric links out by a rack's GPU, in NICs, and most sends and rings."""
     domain, pairs = design.domain_racks, list(pairwise([*stages, *(stages[:1] if wrap and len(stages) > 1 else ())]))
     blocks = {  # its racks and rails, the tier of its uppermost switches, and how many of it there are
         "leaf": (domain, 1, "leaf", design.leaves),
@@ -118,7 +118,7 @@ def links_and_flows(design: Design, stages: list[list[int]], *, wrap: bool) -> I
 
 @needs("layout")
 def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the stated slowdowns of fabric links that pipeline sends and rings cross at once, alone and together."""
+    """Check the slowdowns of fabric traffic that a plan states: sends and rings on one link, alone and together."""
     met, phi = sends_that_meet(physics, layout), physics.transport_slowdown
     yield from figures("sends_beside_rings", layout.metrics, {"sends_beside_rings": met})
     for site, fabric, _, design in wired(physics):

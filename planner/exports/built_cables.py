@@ -20,7 +20,7 @@ Ends = dict[str, str]  # device:port at the one end of a cable to that at the ot
 
 
 class BuiltCable(NamedTuple):
-    """A cable as built, from a file, and which of its ends are ports of the planned fabric."""
+    """A cable as built, a line of a file, and which of its ends are ports of the planned fabric."""
 
     one: str
     other: str
@@ -28,17 +28,17 @@ class BuiltCable(NamedTuple):
     own: tuple[str, ...]
 
     def far(self, end: str) -> str:
-        """Return the far end of a cable as built."""
+        """Return the other end of a cable as built, of the two that its file's line names."""
         return self.other if end == self.one else self.one
 
     @property
     def text(self) -> str:
-        """The ends of a cable as built, in words."""
+        """The ends of a cable as built and its line in the file, in words."""
         return f"{self.one} -- {self.other} (line {self.line})"
 
 
 def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
-    """Compare the cables built, from a file, with a fabric's design; return a verdict, and a line for each difference.
+    """Compare a file of cables as built with a fabric's design; return a verdict, and a line for each difference.
 
     A cable is missing, extra, moved to another port of the same device, doubled (its port has another cable), or one of
     two that are swapped, each at the port of the other. The file is a cable list of `planner fabric export`, or cables

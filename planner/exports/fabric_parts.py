@@ -35,7 +35,7 @@ ROUNDING = 1e-9  # relative: of sums in another order
 
 @dataclass(frozen=True)
 class BuiltFabric:
-    """One site's fabric, its design and switch, the network that prices it, and the floor that gives cables a length.
+    """A site's fabric to export: its design and switch, the network that prices it, the floor for cable lengths.
 
     `above` are the models of the tiers above the leaves. `media` are those of the instance where it gives a floor too;
     else every link is the instance's one of its kind.
@@ -51,17 +51,17 @@ class BuiltFabric:
 
     @property
     def models(self) -> dict[str, Switch]:
-        """The switch model of each tier of the built fabric, and of the WAN gateway."""
+        """The switch model of each tier of the exported fabric, and of the WAN gateway."""
         return fabric_designs.models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
 
     @property
     def media(self) -> tuple[Medium, ...]:
-        """Media that the fabric's cables are chosen from by length; none where links have one price of their kind."""
+        """Media of the exported fabric's cables, chosen by length; none where links have one price of their kind."""
         return self.network.media if fabric_designs.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """Names of all switches of the built fabric by tier, in their order, and of all racks."""
+        """Names of all switches of the exported fabric by tier, in their order, and of all racks."""
         design = self.design
         spines = max(1, design.spines_per_pod)
         second = {"leaf": 1 if design.single else design.rails, "spine": spines, "core": design.cores // spines}
@@ -77,18 +77,18 @@ class BuiltFabric:
         return names
 
     def gpu_name(self, gpu: int) -> str:
-        """Return the name of a GPU in the built fabric: its rack's and its index there."""
+        """Return the name of a GPU in the exported fabric: its rack's and its index there."""
         each = self.design.gpus_per_rack
         return f"{self.names['rack'][gpu // each]}-gpu{gpu % each:0{width(each)}d}"
 
     def measured(self) -> Iterator[tuple[StageCables, Metres]]:
-        """Yield every cable of the built fabric with its length in metres."""
+        """Yield every cable of the exported fabric with its length in metres."""
         measure = fabric_designs.lengths(self.design, self.floor)
         for cables in fabric_designs.lay(self.design):
             yield cables, measure(cables)
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:
-        """Return the pod number of the fabric's leaves or spines, over all networks; 0 for switches outside pods."""
+        """Return the pod of the exported fabric's leaves or spines, over all networks; 0 for switches outside pods."""
         design = self.design
         if design.single or tier not in ("leaf", "spine"):
             return np.zeros_like(switch)
@@ -100,7 +100,7 @@ class BuiltFabric:
 
 
 def built_fabric(plan: Plan, site: str | None, where: str = "plan") -> BuiltFabric:
-    """Return the fabric of a plan's site, of the only one unless named. InputError: there is none that can be wired."""
+    """Return the fabric of a plan's site to export, of the only one unless named. InputError: none can be wired."""
     fabrics = plan.fabric.sites if plan.fabric else {}
     known = ", ".join(sorted(fabrics))
     if not fabrics:

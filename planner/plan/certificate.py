@@ -17,7 +17,7 @@ Decision = Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
 
 
 class Certificate(Frozen):
-    """The certificate of one decision of a plan: what was proven, and by which solver."""
+    """The certificate that a plan states of one decision: what was proven, and by which solver."""
 
     status: Status = Field(description="What was proven.")
     objective: float | None = Field(description="Value of the decision.")
@@ -43,7 +43,7 @@ class Certificate(Frozen):
 
 
 class CheaperPlan(Frozen):
-    """A cheaper plan in a certificate: almost as fast for less money."""
+    """A cheaper plan that a plan's objective names: almost as fast for less money."""
 
     days_to_train: float = Field(description="Its days.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
@@ -51,7 +51,7 @@ class CheaperPlan(Frozen):
 
 
 class SimplerPlan(Frozen):
-    """The plan of the simplest layout within 2 % of the fewest days, at no more money; less than predictions err."""
+    """A simpler plan that a plan's objective names: within 2 % of the fewest days, at no more money."""
 
     days_to_train: float = Field(description="Its days.")
     loss: float = Field(description="Its days over the fewest, less one: 0.009 is 0.9 % slower.")
@@ -63,7 +63,7 @@ class SimplerPlan(Frozen):
 
 
 class FreedLayout(Frozen):
-    """A plan's degrees, batch and network with the layers shared out among stages by no framework's rules."""
+    """A layout that a plan's objective names: its degrees and batch, but its layers bound by no framework's rules."""
 
     framework: str = Field(description="Whose rules bind the plan's own.")
     faster: float = Field(description="The plan's step over its step, less one: 0.005 is 0.5 % faster.")
@@ -73,7 +73,7 @@ class FreedLayout(Frozen):
 
 
 class ChoiceEnd(Frozen):
-    """One end of the choice between plans that tie: what it left, as ends decide in order."""
+    """An end of the choice between plans that tie, in a plan's objective: what it left, as ends decide in order."""
 
     name: EndName = Field(
         description="The fastest plan; within the tolerance of its days the cheapest; within the tolerance of that "
@@ -90,7 +90,7 @@ class ChoiceEnd(Frozen):
 
 
 class ObjectiveValue(Frozen):
-    """The objective of a plan: its value, and the bound that is proven of it."""
+    """The objective that a plan states: its value, and the bound that is proven of it."""
 
     name: str = Field(description="What is minimized, as the instance names it.")
     value: float | None = Field(description="Of the plan; null: there is none.")
@@ -125,7 +125,7 @@ class ObjectiveValue(Frozen):
 
 
 def decision_of(rules: Collection[str]) -> Decision:
-    """Return the decision that has no answer where rules are in conflict that are not of the sites alone."""
+    """Return the decision that a plan's conflict names, of these rules, where they are not of the sites alone."""
     if "limits.deadline_days" in rules:  # no layout is in time, whatever else keeps it from being so
         return "layout"
     marks: dict[Decision, set[str]] = {"budget": {"limits.budget_usd"}, "sites": {"limits.facility_power_mw", "sites"}}
@@ -135,7 +135,7 @@ def decision_of(rules: Collection[str]) -> Decision:
 
 
 class Conflict(Frozen):
-    """The conflict for which there is no plan: a smallest set of rules that cannot be met together; none: unknown."""
+    """The conflict that a plan without decisions states: a smallest set of rules unmet together; none: unknown."""
 
     decision: Decision = Field(description="The decision that has no answer.")
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
@@ -148,7 +148,7 @@ class Conflict(Frozen):
 
     @property
     def in_words(self) -> str:
-        """The rules of the conflict in a sentence."""
+        """The rules of a plan's conflict in a sentence."""
         if len(self.rules) == 1:
             return f"Rule in conflict ({self.decision}): {self.rules[0]}"
         rules = ", ".join(self.rules)
@@ -156,7 +156,7 @@ class Conflict(Frozen):
 
 
 class Violation(Frozen):
-    """A rule that a plan breaks, with both of its sides in numbers."""
+    """A violation stated in a plan: a rule that the checker says it breaks, with both of its sides in numbers."""
 
     rule: str = Field(description="Its name; `checker`: the check itself failed.")
     message: str = Field(description="Both sides in words.")
@@ -167,7 +167,7 @@ class Violation(Frozen):
 
 
 class LayoutChoices(Frozen):
-    """The choices of a layout in a joint proof that divide the model and its sequences."""
+    """The choices that a plan's joint proof states of a column: those of a layout that divide model and sequences."""
 
     tensor_parallel: int = Field(description="As in the layout.")
     tensor_parallel_inner: int = Field(1, description="As in the layout.")
@@ -182,7 +182,7 @@ class LayoutChoices(Frozen):
 
 
 class ExcludedColumn(LayoutChoices):
-    """A way to divide the model that would beat the bound on a free network, and whose every choice the sites refused.
+    """A column that a plan's joint proof lists: it would beat the bound on a free network, but sites refused it whole.
 
     It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
     """
@@ -203,7 +203,7 @@ class ExcludedColumn(LayoutChoices):
 
 
 class JointProof(Frozen):
-    """The proof of the joint optimum, as far as it is not in its value and bound."""
+    """The proof of the joint optimum that a plan states, as far as it is not in its value and bound."""
 
     fabric_free_bound_days: float | None = Field(
         None, description="No plan is faster over any fabric: the least days of all columns on a free network."
@@ -233,7 +233,7 @@ class JointProof(Frozen):
 
 
 class AlternativeProof(Frozen):
-    """The joint proof for one alternative to the hardware, or for another month in which training starts."""
+    """The joint proof that a plan states for an alternative hardware, or for another month in which training starts."""
 
     accelerator: str = Field(description="Its GPU.")
     rack: str = Field(description="Its rack.")
@@ -333,12 +333,12 @@ OUTSIDE = (
 
 
 def declared_space(rules: FrameworkRules) -> str:
-    """Return the space that a joint bound is over, with the rules of a framework that keep it narrower."""
+    """Return the declared space that a plan states its joint bound is over, narrowed by its framework's rules."""
     return f"{SPACE}; as {rules.framework} runs it: {rules.text}" if rules.framework else SPACE
 
 
 def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wavelengths: int) -> str:
-    """Write, for the certificate of a plan's sites, what the split over sites was given."""
+    """Write what the certificate of a plan's sites says was given: the column, its blocks and its wavelengths."""
     return (
         f"the column (TP {tensor}, CP {context}, PP {pipeline}, {replicas} replicas), "
         f"the blocks of each part with their templates, and {wavelengths} wavelengths between sites"
@@ -346,12 +346,12 @@ def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wave
 
 
 def given_to_pool(racks: int | None, slowdown: float) -> str:
-    """Write, for the certificate of a pool, for which racks and which network it holds."""
+    """Write what the certificate of a pool in a plan says was given: its racks and its network's slowdown."""
     return f"{racks} racks; pipeline sends and all-reduces {slowdown:.3f}x the NIC's ideal"
 
 
 def joint_mark(minimizes: str, *, grid: bool, columns: int) -> str:
-    """Return the mark of a joint bound: recomputed by the checker, recomputed in part, or on trust.
+    """Return how a plan's certificates mark the joint bound: recomputed by the checker, in part, or on trust.
 
     The checker enumerates columns again, and trusts the MILP for the maximum racks, which the sites' model gives for an
     instance with a `grid`, and for the `columns` columns that `proof` lists as refused.

@@ -15,7 +15,7 @@ from planner.plan.plan_sections import FabricPlan, LayoutPlan, PlacementPlan, Po
 
 
 class SiteRun(Frozen):
-    """Energy, money and carbon of one site of a plan over the counted years."""
+    """Energy, money and carbon of one site in a plan's run section, over the counted years."""
 
     facility_mw: float = Field(description="Drawn all the time, overhead included.")
     energy_mwh: float = Field(description="Over the counted years.")
@@ -25,7 +25,7 @@ class SiteRun(Frozen):
 
 
 class YearRun(Frozen):
-    """Energy and money of one year of a plan's operation; the last may be a part of one."""
+    """Energy and money of one year in a plan's run section; the last may be a part of one."""
 
     years: float = Field(description="1, or the part of the last year that is counted.")
     energy_mwh: float = Field(description="Drawn by all sites.")
@@ -33,7 +33,7 @@ class YearRun(Frozen):
 
 
 class RunPlan(Frozen):
-    """The whole run of a plan in energy, money and carbon; dollars of today, not discounted."""
+    """The run section of a plan: the whole run in energy, money and carbon; dollars of today, not discounted."""
 
     days: float = Field(description="Days to train on a calendar.")
     years: float = Field(description="Of operation that are counted: limits.operation_years, else the run itself.")
@@ -50,7 +50,7 @@ class RunPlan(Frozen):
 
 
 class CurvePoint(Frozen):
-    """A plan on the curve of money against days, in short."""
+    """A point of the curve that a plan holds: another plan for its money and days, in short."""
 
     days_to_train: float = Field(description="Days to train, failures included where they count.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
@@ -79,7 +79,7 @@ def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
 
 
 class Curve(Frozen):
-    """The curve of money against days of an instance, in a box of both."""
+    """The curve section of a plan: the best plans of its instance by money and days, in a box of both."""
 
     points: tuple[CurvePoint, ...] = Field(description="Capital ascending, days descending; none beats another.")
     epsilon: float | None = Field(
@@ -98,7 +98,7 @@ class Curve(Frozen):
 
 
 class Cost(Frozen):
-    """The cost of a plan by its parts."""
+    """The cost section of a plan, by its parts."""
 
     capex_usd: dict[str, float] = Field(description="Capital by part, in dollars.")
     opex_usd_per_year: dict[str, float] = Field(description="A year's operation by part, in dollars.")
@@ -174,32 +174,32 @@ class Plan(Frozen):
             return data  # refused below, under its own path
 
     def summary(self, *, verbose: bool = False) -> str:
-        """Write the plan on one screen, as `planner show` prints it; `verbose`: all that it says."""
+        """Have the reports write this plan on one screen, as `planner show` prints it; `verbose`: all that it says."""
         return str(VIEWS["summary"](self, verbose=verbose))
 
     def to_frame(self) -> Any:
-        """Return the plan's figures as a pandas DataFrame of one row, named as the columns of a sweep's rows."""
+        """Return this plan's figures as a pandas DataFrame of one row, named as the columns of a sweep's rows."""
         return VIEWS["to_frame"]([self])
 
     def plot_step(self, *, ax: Any = None) -> Any:
-        """Draw the parts of the plan's training step on matplotlib axes, those given or new ones; return the axes."""
+        """Have the reports draw the parts of this plan's step on matplotlib axes, given or new; return the axes."""
         return VIEWS["plot"](self, "plot_step", ax)
 
     def plot_memory(self, *, ax: Any = None) -> Any:
-        """Draw what the plan's worst GPU holds on matplotlib axes, those given or new ones; return the axes."""
+        """Have the reports draw this plan's fullest GPU's memory on matplotlib axes, given or new; return the axes."""
         return VIEWS["plot"](self, "plot_memory", ax)
 
     def plot_cost(self, *, ax: Any = None) -> Any:
-        """Draw the plan's capital by part on matplotlib axes, those given or new ones; return the axes."""
+        """Have the reports draw this plan's capital by part on matplotlib axes, given or new; return the axes."""
         return VIEWS["plot"](self, "plot_cost", ax)
 
     def plot_sites(self, *, ax: Any = None) -> Any:
-        """Draw the plan's sites on a map on matplotlib axes, those given or new ones; return the axes."""
+        """Have the reports draw this plan's sites on a map on matplotlib axes, given or new; return the axes."""
         return VIEWS["plot"](self, "plot_sites", ax)
 
     @property
     def counted_usd(self) -> float:
-        """Dollars of the plan as the budget counts them: the bill and a year of broken soft rules; 0 without a bill."""
+        """Dollars of this plan as the budget counts them: its bill and a year of broken soft rules; 0 without bill."""
         return 0.0 if self.cost is None else self.cost.total_usd + (self.sites.excess_usd if self.sites else 0.0)
 
     def _repr_html_(self) -> str:

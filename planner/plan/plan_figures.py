@@ -27,7 +27,7 @@ def _open_sites(row: Row) -> list[str]:
 
 
 def decisions_of(row: Row) -> dict[str, str]:
-    """Return in short what a plan's row of figures decides, by lane; a lane of which it says nothing is left out."""
+    """Return by lane, in short, what a plan's flat figures say it decides; a lane without figures is left out."""
     sites = _open_sites(row)
     lines = [f"{name} x{count}" for name, count in _named(row, "sites.new_lines.", ".circuits") if count]
     layers = row.get("model_choice.layers") or row.get("workload.model.layers")
@@ -61,7 +61,7 @@ def decisions_of(row: Row) -> dict[str, str]:
 
 
 def changed_decisions(before: Row, after: Row) -> dict[str, str]:
-    """Describe by lane what one plan decides otherwise than the one before it: `a third site opens: palo-verde`."""
+    """Describe by lane what a plan's figures decide otherwise than those before: `a third site opens: palo-verde`."""
     old, new = decisions_of(before), decisions_of(after)
     both = (lane for lane in LANES if lane in old and lane in new and old[lane] != new[lane])
     changed = {lane: f"{lane} {old[lane]} becomes {new[lane]}" for lane in both}
@@ -79,7 +79,7 @@ def changed_decisions(before: Row, after: Row) -> dict[str, str]:
 
 
 def digest(plan: Plan) -> dict[str, Figure]:
-    """Return a plan's figures by dotted name, entries of lists by id, with totals and what each limit leaves unused."""
+    """Return a plan's figures flat by dotted name, lists by id, with totals and what each limit leaves unused."""
     figures, placed, run = dict[str, Figure](), plan.placement, plan.run
     if (split := plan.sites) is not None:
         figures |= {"sites.count": len(split.sites), "sites.racks": sum(site.racks for site in split.sites)}
@@ -148,6 +148,6 @@ def _flat(where: str, part: BaseModel | None, *names: str) -> Iterator[tuple[str
 
 
 def runs(counts: tuple[int, ...]) -> str:
-    """Write a list of counts in a plan, such as layers by stage, shortly: `3x2 1` is 2 2 2 1."""
+    """Write a plan's figure that is a list of counts, such as layers by stage, shortly: `3x2 1` is 2 2 2 1."""
     parts = ((len(list(alike)), count) for count, alike in groupby(counts))
     return " ".join(f"{times}x{count}" if times > 1 else str(count) for times, count in parts)

@@ -52,7 +52,7 @@ class Side:
         self.idle_usd = racks * idle / (used + idle) if used and idle else 0.0
 
     def parts(self, front: str) -> dict[str, float]:
-        """Return the numbers of a comparison's side whose names begin with `front`, by the rest of their names."""
+        """Return figures of one side of a comparison whose names begin with `front`, by the rest of their names."""
         return {name.removeprefix(front): x for name, x in self.numbers.items() if name.startswith(front)}
 
 
@@ -139,7 +139,7 @@ def brings(before: Side, after: Side) -> str:
 
 
 def best(sides: Sequence[Side]) -> str:
-    """Name the compared sides of fewest days and of least money, however many there are; empty where none is a plan."""
+    """Name in a comparison the sides of fewest days and of least money, of any number; empty where none is a plan."""
     dated, found = [side.goal == FINISH_DATE for side in sides], []
     soonest = "fewest days from the decision" if all(dated) else f"fewest days{' of training' * any(dated)}"
     # Days are compared where those of each side are known, or it has no plan.
@@ -187,7 +187,7 @@ SAME = 1e-12  # relative: sums in another order differ by less
 
 
 def sides_of_rows(path: Path, index: int | None, *, several: bool) -> list[Side]:
-    """Read the sides of a comparison from a sweep's rows, all of them or the one of an index."""
+    """Return rows of a sweep as sides of a comparison, all of them or the one of an index."""
     if path.suffix not in (*LINES, *TABLES):
         raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
     sides = []

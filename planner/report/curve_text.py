@@ -27,7 +27,7 @@ CURVE_FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def curve_figures(points: Sequence[CurvePoint]) -> list[dict[str, str]]:
-    """Return the figures of a curve's points as text by key for a summary, a dash where there is none."""
+    """Write the figures of a curve's points as text by key, a dash where there is none."""
     texts = [
         {key: "-" if getattr(p, key) is None else show(getattr(p, key)) for key, (_, show) in CURVE_FIGURES.items()}
         for p in points
@@ -52,7 +52,7 @@ def curve_table(points: Sequence[CurvePoint]) -> list[str]:
 
 
 def curve_text(frontier: "Frontier", epsilon: float) -> str:
-    """Write a curve as text: plans by capital with bounds, the knee or why there is none, and the proven share."""
+    """Write a curve of money against days as text: plans by capital with bounds, the knee, and the proven share."""
     curve, name = frontier.curve, frontier.instance.name
     proven, ended = curve.stopped == "proved", f"was ended by {ENDED_BY.get(curve.stopped, 'its limit')}"
     if curve.points:

@@ -77,7 +77,7 @@ class Statement(NamedTuple):
 
     @property
     def section(self) -> str:
-        """The section of a summary in which the statement is read."""
+        """The section of a summary that a statement on a plan's decisions belongs to."""
         return BY_KIND.get(self.kind, self.topic)
 
 
@@ -106,7 +106,7 @@ def proof_of(topic: Topic, certificate: Certificate) -> Statement:
 
 
 def layout(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
-    """State a layout's degrees, schedule and memory, and the parts of its step."""
+    """State, of a plan's decisions, the layout: degrees, schedule and memory, and the parts of its step."""
     metrics = layout.metrics
     yield Statement("choice", "layout", _degrees(plan, layout), True)
     each = counted(layout.microbatch_sequences, "sequence")
@@ -203,12 +203,12 @@ class DaysPart(NamedTuple):
 
 
 def name_of_part(key: str) -> str:
-    """Return the name of a part of a plan's step, or of a GPU's memory, in words."""
+    """Write in words, for statements, a part of a plan's step or of a GPU's memory."""
     return PART_NAMES.get(key, words(key))
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return a plan's nonzero days: of steps by part with their sum, lost by cause or by availability, and in all."""
+    """Return the nonzero days that a plan's statements part: steps by part with their sum, lost ones, and in all."""
     if plan.layout is None:
         return []
     metrics = plan.layout.metrics

@@ -360,7 +360,7 @@ def _panel(axes: "Axes", rows: Sequence[FlatRow], request: PlotRequest, shades: 
 
 
 def plot_page(rows: Sequence[FlatRow], request: PlotRequest, svg: str) -> str:
-    """Write a sweep's best point, changes, plot and points as one HTML page. InputError: jinja2 is not installed."""
+    """Write a sweep's plot as one HTML page, with best point, changes, points. InputError: jinja2 is not installed."""
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))

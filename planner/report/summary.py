@@ -28,7 +28,7 @@ BARS = 36  # columns of the longest bar
 
 
 def statements(plan: Plan) -> tuple[Statement, ...]:
-    """Return all statements on a plan, section after section; of a question without a plan, why there is none."""
+    """Return all statements of a plan's summary, section after section; without a plan, why there is none."""
     alone, answered = isinstance(plan.instance, FabricInstance), plan.conflict is None
     stated = [Statement("fault", "verdict", line.strip(), True) for line in verdict.disagreement(plan.violations)]
     if not answered:

@@ -105,7 +105,7 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | Callable[[Entry], list
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Return, for a table, the catalogue's entries of a kind, or the shipped instances. InputError: no such kind."""
+    """Return, for a table to print, the catalogue's entries of a kind, or shipped instances. InputError: no kind."""
     if kind not in KINDS:
         raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
     if kind == "instances":

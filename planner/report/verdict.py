@@ -29,7 +29,7 @@ ENDED = {
 
 
 def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
-    """Yield lines that the checker disagrees with a plan, and on which rules; none where it agrees."""
+    """Write, before a plan's verdict, that the checker disagrees with it, and on which rules; nothing if it agrees."""
     if violations:
         yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
     yield from (f"  {violation.rule}: {violation.message}" for violation in violations[:LISTED_VIOLATIONS])

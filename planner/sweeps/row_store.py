@@ -313,7 +313,7 @@ NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 def read_flat_rows(path: Path) -> list[FlatRow]:
-    """Read a sweep's rows to plot: JSON lines (less a torn last one), CSV or Parquet. InputError: there are none."""
+    """Read a sweep's rows, flat: JSON lines (less a torn last one), CSV or Parquet. InputError: there are none."""
     if path.suffix == ".parquet":
         numbered = list(enumerate(read_parquet(path), 1))
     else:
@@ -359,7 +359,7 @@ def flattened(row: dict[str, Any]) -> FlatRow:
 
 
 def planned(row: FlatRow) -> bool:
-    """Return whether a sweep's row has a plan, and so a point in the plot."""
+    """Return whether a sweep's row has a plan."""
     return row.get("status") in ("optimal", "feasible")
 
 

@@ -120,7 +120,7 @@ def where(plan: Plan) -> Shown:
 
 
 def how_a_step_runs(plan: Plan) -> Shown:
-    """Show on a plan's page the pipeline schedule of the layout or of each pool's, and its stages' memory against HBM.
+    """Show on a plan's page how a step runs: the pipeline schedule of each layout, and its stages' memory against HBM.
 
     A layout that contradicts itself has no memory by stage.
     """
