@@ -5,18 +5,9 @@ Limits are compared with figures recomputed from the decisions, never with those
 
 from collections.abc import Callable
 
-from planner.checks import (
-    cables,
-    certificates,
-    cost_and_curve,
-    fabric,
-    joint_proof,
-    layout,
-    placement,
-    power_flow,
-    reliability,
-)
+from planner.checks import certificates, cost_and_curve, fabric, joint_proof, layout, placement, power_flow, reliability
 from planner.checks import sites as site_rules
+from planner.checks.cables import CABLE_RULES
 from planner.checks.conflict import CONFLICT_RULES
 from planner.checks.fabric_traffic import WAN_GATEWAY_RULES
 from planner.checks.rule import Rule, Violations, broken
@@ -31,7 +22,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "wan": site_rules.WAN_RULES,
     "layout": layout.RULES,
     "pools": layout.POOL_RULES,
-    "fabric": (*fabric.RULES, *WAN_GATEWAY_RULES, *cables.CABLE_RULES),
+    "fabric": (*fabric.RULES, *WAN_GATEWAY_RULES, *CABLE_RULES),
     "placement": placement.RULES,
     "reliability": reliability.RULES,
     "cost": cost_and_curve.RULES,

@@ -81,9 +81,7 @@ class ChoiceEnd(Frozen):
         "least, on trees of up to three tiers; of these the simplest: designs of fabric, kinds of parallelism, "
         "uneven stages, virtual stages, pipeline stages, recomputed layers, the earlier the more important."
     )
-    value: float = Field(
-        description="Days; capital in dollars; the share, of the plan that all ends leave; kinds of parallelism."
-    )
+    value: float = Field(description="Days; capital in dollars; share, of the plan that all ends leave; parallelisms.")
     days_to_train: float = Field(description="Of the plan that it leaves.")
     capital_usd: float = Field(description="The same plan's capital as the budget counts it.")
     proven: bool = Field(description="Whether no plan that ties is better in it, of each shape the cheapest looked at.")
@@ -113,12 +111,8 @@ class ObjectiveValue(Frozen):
         description="With a tolerance of 0 the cheapest plan within 0.5 % of the days, where cheaper; not looked for "
         "with WAN gateways.",
     )
-    ends: tuple[ChoiceEnd, ...] = Field(
-        (), description="How plans within the tolerance were chosen between; empty where that was not asked."
-    )
-    simplest: SimplerPlan | None = Field(
-        None, description="A plan of a simpler layout than this one; null: none was found, or it was not asked for."
-    )
+    ends: tuple[ChoiceEnd, ...] = Field((), description="How plans within the tolerance were chosen between, if asked.")
+    simplest: SimplerPlan | None = Field(None, description="A plan of a simpler layout; null: none, or not asked for.")
     freed: FreedLayout | None = Field(
         None, description="What rules of the framework cost the plan's own degrees; null: nothing."
     )
@@ -182,10 +176,7 @@ class LayoutChoices(Frozen):
 
 
 class ExcludedColumn(LayoutChoices):
-    """A column that a plan's joint proof lists: it would beat the bound on a free network, but sites refused it whole.
-
-    It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
-    """
+    """A column that a plan's joint proof lists: it would beat the bound on a free network, but sites refused it in whole."""
 
     recompute: Literal["none", "selective"] = Field(
         "none", description="What a layer keeps that is not recomputed whole; others are, as memory asks."
@@ -197,7 +188,7 @@ class ExcludedColumn(LayoutChoices):
     )
     stages_per_rack: int = Field(1, description="As in the layout.")
     min_data_parallel: int = Field(description="Fewest replicas that it covers.")
-    max_data_parallel: int = Field(description="Most replicas that it covers.")
+    max_data_parallel: int = Field(description="Most replicas that it covers, in any micro-batches.")
     lower_bound_days: float = Field(description="Least days with these replicas on a network without contention.")
     reason: Literal["refused"] = Field("refused", description="Sites and budget refuse every faster choice.")
 
@@ -222,9 +213,7 @@ class JointProof(Frozen):
     min_fabric_usd_per_wired_gpu: float | None = Field(
         None, description="Least price of a GPU's link and leaf port, which those racks leave room for."
     )
-    columns: tuple[ExcludedColumn, ...] = Field(
-        (), description="Every column whose least days on a free network are below the bound."
-    )
+    columns: tuple[ExcludedColumn, ...] = Field((), description="Columns whose least days on a free network beat it.")
     alternatives: tuple["AlternativeProof", ...] = Field(
         (),
         description="The proofs that no plan on another GPU and rack of the instance ends sooner, in their order; for "
@@ -241,9 +230,7 @@ class AlternativeProof(Frozen):
         None, description="Of the goal finish_date: nothing that becomes ready later is in the question; else null."
     )
     least_days: float | None = Field(description="The fewest days of a plan on it that are proven; null: it has none.")
-    bound_days: float = Field(
-        description="Days below which no plan on it is: none ends before the bound, or none meets the deadline."
-    )
+    bound_days: float = Field(description="Days below which no plan on it is: none ends sooner, or meets the deadline.")
     proof: JointProof = Field(description="What sites and budget refused of it.")
 
 
@@ -296,39 +283,33 @@ POOL_MINIMIZES = "days to train by this pool alone, at its share of the batch"
 SMALL_BATCH = 12  # sequences up to which shares are counted one by one
 
 SPACE = (
-    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
-    f"{MAX_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
-    "every pipeline, interleaved in chunks as equal as can be; "
-    f"micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; of all of these what the framework has; "
+    f"TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to {MAX_CONTEXT_RACKS} "
+    "racks (micro-batches of one sequence); experts shared evenly; every pipeline, interleaved in chunks as equal as "
+    f"can be; micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; of all of these what the framework has; "
     "stages packed in racks; every count of replicas and micro-batches; any layers and recomputed layers by stage, "
-    "dense layers before those with experts all in the first chunk of the first stage; "
-    "whole blocks of racks at any sites; every number of stripes; "
-    "one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of one switch, spines and cores of "
-    "any with the leaf's rate, planes and price of links, super-spines of the cores' model; "
-    "NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; "
-    "leaf domains of any whole units of racks; a single switch, two tiers, three tiers with pods of all or of some "
-    "leaf domains, every number of uplinks and bundle of leaves and of spines, core boxes that the positions of all "
-    "spines share in turn; "
-    "four tiers at the slowdowns of their leaves with any number of uplinks, "
-    "sends and allreduces each times 1, 1.5, 2, 4 or any, each core of a zone with equally many spine positions, "
-    "super-spine boxes that the positions above all cores share in turn; "
-    "dragonflies with every bundle and number of links between groups; "
-    "WAN gateways; links at one price or by length; every number of stripes; "
-    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it; "
-    "where the instance counts failures every way to go on behind a stop that it allows, checkpoints in storage or "
-    "memory at the interval of a closed form, at each site the fewest spare racks for each share of time that it "
-    "lists, and idle GPUs of racks cabled as spares or not; where it counts them by link, NICs over as many lanes at "
-    "all sites"
+    "dense layers before those with experts all in the first chunk of the first stage; whole blocks of racks at any "
+    "sites; every number of stripes; one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of "
+    "one switch, spines and cores of any with the leaf's rate, planes and price of links, super-spines of the cores' "
+    "model; NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; leaf domains of any "
+    "whole units of racks; a single switch, two tiers, three tiers with pods of all or of some leaf domains, every "
+    "number of uplinks and bundle of leaves and of spines, core boxes that the positions of all spines share in turn; "
+    "four tiers at the slowdowns of their leaves with any number of uplinks, sends and allreduces each times 1, 1.5, "
+    "2, 4 or any, each core of a zone with equally many spine positions, super-spine boxes that the positions above "
+    "all cores share in turn; dragonflies with every bundle and number of links between groups; WAN gateways; links at "
+    "one price or by length; every number of stripes; one width of fibre between every two sites, its routes and "
+    "protection designed where the instance asks for it; where the instance counts failures every way to go on behind "
+    "a stop that it allows, checkpoints in storage or memory at the interval of a closed form, at each site the fewest "
+    "spare racks for each share of time that it lists, and idle GPUs of racks cabled as spares or not; where it counts "
+    "them by link, NICs over as many lanes at all sites"
 )
 OUTSIDE = (
-    "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; "
-    "NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
-    "several columns at once; "
-    "several families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; "
-    "leaf domains that part a CP group; unequal bundles; "
-    "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
-    "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
-    "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"
+    "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; NIC "
+    "sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; several columns at once; several "
+    "families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; leaf domains that "
+    "part a CP group; unequal bundles; pods, zones and groups of more rails than their count needs (groups under "
+    "valiant have any), zones and groups on shortest paths of more pods or domains than their count needs; two-tier "
+    "pods that nothing joins; four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or "
+    "a WAN gateway"
 )
 
 

@@ -54,21 +54,15 @@ class CurvePoint(Frozen):
 
     days_to_train: float = Field(description="Days to train, failures included where they count.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
-    bound_days: float | None = Field(
-        description="No plan of at most this capital trains in fewer days; null where that is not proven."
-    )
+    bound_days: float | None = Field(description="No plan of at most this capital takes fewer days; null: not proven.")
     layout: str = Field(description="The layout in short.")
     racks: int = Field(description="Racks bought.")
     racks_by_site: dict[str, int] = Field(description="Racks bought at each site.")
     mfu: float = Field(description="Model FLOP utilisation of all GPUs at work.")
     idle_gpus: int = Field(description="GPUs that are bought and do not work.")
-    changes: tuple[str, ...] = Field(
-        (), description="What else is decided otherwise than at the point before: sites, lines, memory, fabric."
-    )
+    changes: tuple[str, ...] = Field((), description="What else changes from the point before: sites, memory, fabric.")
     asked: bool = Field(False, description="Whether this is the plan that the curve is drawn around.")
-    knee: bool = Field(
-        False, description="Whether the curve bends here: up to it money saves more days than behind it."
-    )
+    knee: bool = Field(False, description="Whether the curve bends here: up to it money saves more days than after it.")
 
 
 def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
@@ -87,9 +81,7 @@ class Curve(Frozen):
         "null where nothing is."
     )
     most_usd: float | None = Field(description="Most capital of the box; null: no limit.")
-    least_usd: float | None = Field(
-        None, description="Plans of less capital are outside the box; null: they are in it."
-    )
+    least_usd: float | None = Field(None, description="Plans of less capital are outside the box; null: inside.")
     none_below_usd: float | None = Field(
         None, description="No plan of at most this capital keeps all rules; null where that is not proven of any."
     )
@@ -121,9 +113,7 @@ class Plan(Frozen):
         description="As it was solved, names of the catalogue resolved; no workload where a fabric alone was asked."
     )
     instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
-    status: Status = Field(
-        description="optimal, infeasible: by proof; feasible: a plan without one; unknown: none yet."
-    )
+    status: Status = Field(description="optimal, infeasible: by proof; feasible: without a proof; unknown: none yet.")
     objective: ObjectiveValue = Field(description="The figure of merit and what is proven of it.")
     sites: SitesPlan | None = Field(None, description="Where sites stand; null where the instance has no grid.")
     wan: plan_sections.WanPlan | None = Field(
@@ -140,9 +130,7 @@ class Plan(Frozen):
     run: RunPlan | None = Field(None, description="The whole run: energy, money and carbon until it ends.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     curve: Curve | None = Field(None, description="What less money buys, where that was asked for.")
-    proof: JointProof | None = Field(
-        None, description="What the bound rests on in addition to physics, for days to train."
-    )
+    proof: JointProof | None = Field(None, description="What the bound in days rests on in addition to physics.")
     conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
         "proved",

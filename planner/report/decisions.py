@@ -1,11 +1,9 @@
-"""Statements of a plan on its decisions: their type, figures in a reader's words, and what each section says.
-
-In order: the layout and the days of a run; sites and fibre; fabrics, placement, and a fabric without a workload.
-"""
+"""Statements of a plan on its decisions: their type, figures in a reader's words, and what each section says."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
+from planner import units
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.instance.workload import CORE_ATTENTION
@@ -17,21 +15,7 @@ from planner.plan import plan_sections
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SiteFabric
-from planner.units import (
-    amount,
-    counted,
-    duration,
-    gap,
-    memory,
-    money,
-    power,
-    ratio,
-    short,
-    short_percent,
-    storage,
-    to_one,
-    words,
-)
+from planner.units import amount, counted, duration, memory, money, power, ratio, short, short_percent, to_one
 
 Kind = Literal["fault", "verdict", "figure", "choice", "rejected", "limit", "warning", "proof"]
 Topic = Literal[
@@ -43,13 +27,8 @@ SECTIONS = (*get_args(Topic), *BY_KIND.values())
 CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
 STEP_PARTS = {  # parts of a step in words by the row that they belong to, in the order of the rows
     "compute": {
-        "gemm": "matrix products",
-        "attention": "attention",
-        "elementwise": "elementwise work",
-        "quantise": "quantisation",
-        "recompute": "recomputation",
-        "head": "embedding and loss",
-        "optimizer": "optimiser",
+        "gemm": "matrix products", "attention": "attention", "elementwise": "elementwise work",
+        "quantise": "quantisation", "recompute": "recomputation", "head": "embedding and loss", "optimizer": "optimiser",
     },
     "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
     "context exchange": {"context_parallel": "context-parallel exchange"},
@@ -60,7 +39,7 @@ STEP_PARTS = {  # parts of a step in words by the row that they belong to, in th
     "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
     "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
     "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
-}
+}  # fmt: skip
 PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
 PART_NAMES |= {"state": "model states", "working": "working buffers"}  # of a GPU's memory
 
@@ -98,7 +77,7 @@ def rate(gbps: float) -> str:
 
 def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     """State the certificate of a decision: status, gap, seconds and solver, and who checked it."""
-    proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
+    proven = "no bound" if certificate.gap is None else f"gap {units.gap(certificate.gap)}"
     checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
     binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""
     by = f"{certificate.seconds:,.1f} s by {certificate.solver}"
@@ -204,7 +183,7 @@ class DaysPart(NamedTuple):
 
 def name_of_part(key: str) -> str:
     """Write in words, for statements, a part of a plan's step or of a GPU's memory."""
-    return PART_NAMES.get(key, words(key))
+    return PART_NAMES.get(key, units.words(key))
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
@@ -267,7 +246,7 @@ def _with_stops(plan: Plan, reliability: plan_sections.ReliabilityPlan, layout: 
     yield Statement("figure", "days", f"{stop}. By cause{rates}: {', '.join(causes)}.")
     copied = recovery == "elastic" and layout.zero_stage > 0
     copies = "; each step ends with a copy of the sharded state to memory of neighbours" if copied else ""
-    size = storage(reliability.checkpoint_bytes)
+    size = units.storage(reliability.checkpoint_bytes)
     target = "storage" if reliability.checkpoint_target == "storage" else "memory of neighbours"
     text = f"No checkpoint is written behind the first ({size})"
     if (between := reliability.checkpoint_interval_seconds) is not None:

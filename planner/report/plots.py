@@ -1,7 +1,4 @@
-"""Plots with matplotlib: of a sweep's rows, with their names and units, of plans and of curves; the page of a sweep.
-
-Of a sweep: points and frontiers, points without a plan, and a strip of decision changes.
-"""
+"""Plots with matplotlib: of a sweep's rows, with their names and units, of plans and of curves; the page of a sweep."""
 
 import difflib
 import io

@@ -14,20 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_serializer, field_validator
 
+from planner import files
 from planner.errors import InputError, needed
-from planner.files import (
-    MAX_DIGITS,
-    csv_rows,
-    csv_text,
-    json_lines,
-    read_bytes,
-    read_text,
-    require_writable,
-    unescaped,
-    unwritable,
-    write_atomically,
-    write_fallback,
-)
+from planner.files import csv_text, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base_types import Frozen, leaves
 from planner.physics.training import step_prediction
 from planner.plan.plan import Curve, Plan
@@ -318,13 +307,13 @@ def read_flat_rows(path: Path) -> list[FlatRow]:
         numbered = list(enumerate(read_parquet(path), 1))
     else:
         remedy = "give the rows of `planner sweep`"
-        text = read_text(path, remedy)
+        text = files.read_text(path, remedy)
         if path.suffix == ".csv":
-            cells = csv_rows(path, text)
+            cells = files.csv_rows(path, text)
             head = next(cells, (1, []))[1]
             numbered = [(line, {key: cell or None for key, cell in zip(head, row, strict=True)}) for line, row in cells]
         else:
-            numbered = [(line, flattened(row)) for line, row in json_lines(path, text, remedy, torn=True)]
+            numbered = [(line, flattened(row)) for line, row in files.json_lines(path, text, remedy, torn=True)]
     rows: dict[Any, FlatRow] = {}
     for number, found in numbered:
         where = f"{path}: line {number}"
@@ -333,12 +322,12 @@ def read_flat_rows(path: Path) -> list[FlatRow]:
             texts = {key: value for key, value in row.items() if isinstance(value, str)}
             for key, text in texts.items():
                 if not NUMBER.fullmatch(text):
-                    row[key] = {"true": True, "false": False}.get(text.lower(), unescaped(text))
+                    row[key] = {"true": True, "false": False}.get(text.lower(), files.unescaped(text))
                 elif not math.isfinite(float(text)):
                     problem = f"{text[:40]} is beyond the largest number of 1.8e308; give a finite figure"
                     raise InputError(f"{where}: {key}: {problem}")
                 else:
-                    whole = text.lstrip("+-").isdigit() and len(text) < MAX_DIGITS
+                    whole = text.lstrip("+-").isdigit() and len(text) < files.MAX_DIGITS
                     row[key] = int(text) if whole else float(text)
         if not isinstance(row.get("index", 0), int):
             raise InputError(f"{where}: index: must be a whole number (is {row['index']}); give the rows of a sweep")

@@ -23,7 +23,7 @@ from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Network, Switch
 from planner.instance.workload import REPLACED, SWITCHES, Model, Software
 from planner.physics.training.transformer import total_parameters
-from planner.plan.plan import runs
+from planner.plan.plan_figures import runs
 from planner.planning.load import load_instance
 
 TYPES: dict[str, type[Sourced]] = {
