@@ -176,7 +176,7 @@ class LayoutChoices(Frozen):
 
 
 class ExcludedColumn(LayoutChoices):
-    """A column that a plan's joint proof lists: it would beat the bound on a free network, but sites refused it in whole."""
+    """A column that a plan's joint proof lists: faster than the bound on a free network, all refused by sites."""
 
     recompute: Literal["none", "selective"] = Field(
         "none", description="What a layer keeps that is not recomputed whole; others are, as memory asks."

@@ -28,7 +28,8 @@ CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on 
 STEP_PARTS = {  # parts of a step in words by the row that they belong to, in the order of the rows
     "compute": {
         "gemm": "matrix products", "attention": "attention", "elementwise": "elementwise work",
-        "quantise": "quantisation", "recompute": "recomputation", "head": "embedding and loss", "optimizer": "optimiser",
+        "quantise": "quantisation", "recompute": "recomputation", "head": "embedding and loss",
+        "optimizer": "optimiser",
     },
     "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
     "context exchange": {"context_parallel": "context-parallel exchange"},
