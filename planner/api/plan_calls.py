@@ -493,7 +493,7 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
         A figure that a plan has not is missing (NaN) in its row.
     """
     from planner.plan.plan import Plan
-    from planner.report.tables import figures_of
+    from planner.report.comparison import figures_of
     from planner.sweeps.row_store import Row
 
     with needed("to_frame", "pandas", "frames"):

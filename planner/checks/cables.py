@@ -1,32 +1,22 @@
 """Rules of a fabric's cables one by one, of its WAN gateway, and of the links that pipeline sends and rings share."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 import numpy as np
 
-from planner.checks import sites
-from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs
+from planner.checks.rule import Violations, broken, figures, must_equal
 from planner.instance.network import Network
-from planner.physics.network.clos_fabric import BLOCKS, Design, Ints
+from planner.physics.network.clos_fabric import Design, Ints
 from planner.physics.network.fabric_cables import WAN_GATEWAY, StageCables, lay
-from planner.physics.network.fabric_cables import stages as cable_stages
-from planner.physics.network.fabric_cost import wan_gateway_bill
-from planner.physics.network.uplink_slowdowns import FreeUplinks, free_uplinks
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import wan as wide_area
-from planner.physics.site import wan_exchange
-from planner.physics.training.step_prediction import machine_of
-from planner.plan.plan_sections import LayoutPlan, SiteFabric
+from planner.plan.plan_sections import SiteFabric
 
 MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
-FIGURES = ("pipeline_send_slowdown", "allreduce_slowdown", "together_slowdown")
 
 
 def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
-    """Yield the name and the fabric of each site of a plan whose cables are checked."""
+    """Yield, for the checks of its cables and traffic, the name and the fabric of each site of a plan."""
     if physics.plan.fabric is not None and physics.instance.network is not None:
         for site, fabric in sorted(physics.plan.fabric.sites.items()):
             if site in physics.racks_by_site:
@@ -34,14 +24,14 @@ def fabrics(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
 
 
 def wired(physics: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
-    """Yield the fabrics of a plan that can be wired, with the design behind each: only their cables are counted."""
+    """Yield, to check their cables one by one, the fabrics of a plan that can be wired, with the design behind each."""
     for site, fabric, network in fabrics(physics):
         if site in physics.wired:
             yield site, fabric, network, physics.wired[site]
 
 
 class CableTally:
-    """Tally of a fabric's cables by stage and of its ports in use by tier; `tiers`: switches and ports of each.
+    """The checker's tally of a fabric's cables by stage and used ports by tier; `tiers`: switches and ports of each.
 
     Ports are counted by their `split` parts: a cable takes one at the GPU's end of a leaf, else all of a port.
     """
@@ -110,125 +100,4 @@ def cables(physics: PlanPhysics) -> Violations:
                 yield broken(rule, f"{tier.name}: {used:,} ports of a switch in use > {stated}")
 
 
-def wan_gateway(physics: PlanPhysics) -> Violations:
-    """Check that fabrics have WAN gateways only where asked for, their figures, and that gradients fit their links."""
-    split = physics.plan.sites
-    between = split.links if split is not None and physics.instance.wan is not None else None
-    for site, fabric, network in fabrics(physics):
-        gateway, switch = fabric.wan_gateway, physics.switches.get(fabric.switch)
-        asked = network.wan_gateway and between is not None
-        gbps = wide_area.wan_gbps(physics.wan, between or (), physics.plan.wan, site) if asked else 0.0
-        if (gateway is not None) != (gbps > 0):
-            stated = f"{int(gateway is not None)} WAN gateways stated, {int(gbps > 0)} expected"
-            yield broken(f"wan_gateway[{site}]", stated)
-        if gateway is None or switch is None:
-            continue
-        # The rate is enough for the gradients: 8·bytes/t_wan <= ports · rate.
-        carried, sent = gateway.wan_ports * switch.port_gbps, exchange_gbps(physics, site)
-        sides = "Gbps of gradients", "Gbps of the WAN gateway's ports"
-        yield from at_most(f"wan_gateway_rate[{site}]", sent, carried, *sides)
-        design = physics.wired.get(site)
-        if design is None:
-            continue
-        price = wan_gateway_bill(network, switch, design)
-        found = {"wan_gbps": gbps, "cost_usd": price.usd, "power_mw": price.mw, "exchange_gbps": sent}
-        found |= {"uplinks": design.wan_gateway_links, "switches": design.wan_gateways}
-        found["wan_ports"] = design.networks * wide_area.wan_ports(gbps, design.networks, switch.port_gbps)
-        yield from figures(f"wan_gateway_counts[{site}]", gateway, found)
-        if site in physics.crossings:
-            rule, loads = f"wan_gateway_uplinks[{site}]", design.exchange_loads(sent, *physics.crossings[site].stage_in)
-            for level, (load, links) in loads.items():
-                sides = f"Gbps of gradients at a {level}", "Gbps of its uplinks"
-                yield from at_most(rule, load * switch.port_gbps, links * switch.port_gbps, *sides)
-            shares = {level: load / links for level, (load, links) in loads.items()}
-            yield from figures(rule, gateway, {f"{level}_uplink_share": shares.get(level, 0.0) for level in BLOCKS})
-
-
-def exchange_gbps(physics: PlanPhysics, site: str) -> float:
-    """Recompute the rate of a site's gradients over all WAN links in the time that the step assumes, no headroom."""
-    metrics, split, layout, training = physics.metrics, physics.plan.sites, physics.plan.layout, physics.replicas.keys()
-    if metrics is None or split is None or layout is None or site not in training:
-        return 0.0
-    asked = sites.requirements(physics)
-    if asked is not None:
-        sync = [demand for demand in asked.demands.values() if demand.priority == 0 and site in (demand.a, demand.b)]
-        return math.fsum(demand.gbps(asked.rtt_ms(demand.a, demand.b)) / demand.factor for demand in sync)
-    size = wan_exchange.exchange_bytes(metrics.gradient_bytes_per_stage, len(training))
-    exchange = size, sites.window_seconds(physics, layout, metrics)
-    return wan_exchange.exchange_gbps(physics.wan, split.links, None, site, training, exchange)
-
-
-def free_by_exchange(physics: PlanPhysics, site: str, design: Design) -> FreeUplinks:
-    """Recompute the share of a site's leaf uplinks that its WAN gateway leaves free; all of them without a gateway."""
-    fabric = physics.plan.fabric.sites[site] if physics.plan.fabric else None
-    if fabric is None or fabric.wan_gateway is None or site not in physics.crossings:
-        return FreeUplinks()
-    return free_uplinks(design, exchange_gbps(physics, site), *physics.crossings[site].stage_in)
-
-
-def sends_that_meet(physics: PlanPhysics, layout: LayoutPlan) -> float:
-    """Count the pipeline sends that leave a stage of several racks while the stage's own all-reduce rings run.
-
-    With gradients reduced once a step, the rings of a chunk begin within its last backward pass, behind which it sends
-    once more if any stage comes before. Under ZeRO-2 and 3 rings run in every pass, and meet each send that is exposed.
-    """
-    software, virtual_stages = machine_of(physics.instance).software, layout.virtual_stages
-    places = layout.pipeline_parallel
-    apart = layout.stages_per_rack < places and max(layout.racks_per_stage_by_site.values(), default=0) > 1
-    if places < 2 or not apart:
-        return 0.0
-    sends_back = sum(1 for chunk in range(virtual_stages) for stage in range(places) if (chunk, stage) != (0, 0))
-    if layout.zero_stage < 2:
-        return float(sends_back if layout.schedule == "1f1b" and "gradients" in software.overlaps else 0)
-    shown = virtual_stages if virtual_stages == 1 else virtual_stages * ("sends" not in software.overlaps)
-    return 2 * sends_back + 2 * layout.microbatches_per_step * shown
-
-
-def links_and_flows(design: Design, stages: list[list[int]], *, wrap: bool) -> Iterator[tuple[str, float, int, int]]:
-    """Yield for a leaf domain, pod and zone its links out by GPU of a rack, in NICs, and the most sends and rings."""
-    domain, pairs = design.domain_racks, list(pairwise([*stages, *(stages[:1] if wrap and len(stages) > 1 else ())]))
-    blocks = {  # its racks and rails, the tier of its uppermost switches, and how many of it there are
-        "leaf": (domain, 1, "leaf", design.leaves),
-        "pod": (domain * design.domains_per_pod, design.rails_per_pod, "spine", design.networks * design.pods),
-        "zone": (domain * design.domains_per_zone, design.rails_per_zone, "core", design.networks * design.zones),
-    }
-    cables = {stage.low: stage.count for stage in cable_stages(design) if stage.low != WAN_GATEWAY}
-    # Groups have leaf domains, and pods if there are several; a tree's tiers but the uppermost have links out.
-    for level in BLOCKS[: min(design.pods, 2) if design.grouped else design.tiers - 1]:
-        racks, rails, tier, number = blocks[level]
-        # Of groups the links that flows are assured of; a tree's are its cables by block.
-        links = design.exits[level] if design.grouped else cables[tier] / number
-        hops = [(a // racks, b // racks) for one, two in pairs for a, b in zip(one, two, strict=False)]
-        out, into = (Counter(hop[end] for hop in hops if hop[0] != hop[1]) for end in (0, 1))
-        spread = [{rack // racks for rack in stage} for stage in stages]
-        rings = Counter(block for own in spread if len(own) > 1 for block in own)
-        sends = max([*out.values(), *into.values(), 0])
-        yield level, links / (rails * design.rail_gpus) * design.link_nics, sends, max(rings.values(), default=0)
-
-
-@needs("layout")
-def shared_links(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check the stated slowdowns of fabric links that pipeline sends and rings cross at once, alone and together."""
-    met, phi = sends_that_meet(physics, layout), physics.transport_slowdown
-    yield from figures("sends_beside_rings", layout.metrics, {"sends_beside_rings": met})
-    for site, fabric, _, design in wired(physics):
-        if site not in physics.stages:
-            continue
-        rule, stages, expected = f"shared_links[{site}]", physics.stages[site], dict[str, tuple[float, float]]()
-        if met and max(map(len, stages), default=0) > 1:
-            free, expected["nic"] = free_by_exchange(physics, site, design), (1.0, 1.0)
-            for level, links, *flows in links_and_flows(design, stages, wrap=layout.virtual_stages > 1):
-                left = links * max(0.0, getattr(free, level))
-                if any(flows):
-                    sends, rings = (number and (number / left if left else math.inf) for number in flows)
-                    expected[level] = float(sends), float(rings)
-        yield from must_be(rule, "links", sorted(link.link for link in fabric.shared_links), sorted(expected))
-        for link in (link for link in fabric.shared_links if link.link in expected):
-            sends, rings = expected[link.link]
-            for name, load in zip(FIGURES, (sends, rings, sends + rings), strict=True):
-                what, figure = f"{name} on the {link.link}", phi * max(1.0, load)
-                yield from must_equal(rule, what, getattr(link, name), figure)
-
-
 CABLE_RULES = (cables,)
-WAN_GATEWAY_RULES = (wan_gateway, shared_links)

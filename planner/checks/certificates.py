@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from planner.checks import cost, sites
+from planner.checks import cost_and_curve, sites
 from planner.checks.layout import days as days_of_pools
 from planner.checks.layout import stated_loss
 from planner.checks.rule import TOLERANCE, Violations, at_most, broken, must_be, must_equal, needs, once, same, show
@@ -44,7 +44,7 @@ def reason(physics: PlanPhysics) -> Violations:
 
 
 def certificates(plan: Plan) -> dict[str, Certificate]:
-    """Return the certificates of a plan by decision, those of the pools' layouts included."""
+    """Return the certificates of a plan that are checked, by decision, those of the pools' layouts included."""
     decisions = {name: getattr(plan, name) for name in DECISIONS}
     if plan.pools is not None:
         decisions |= {f"pools.layouts.{name}": layout for name, layout in plan.pools.layouts.items()}
@@ -52,7 +52,7 @@ def certificates(plan: Plan) -> dict[str, Certificate]:
 
 
 def distance(value: float | None, bound: float | None) -> float | None:
-    """Return the gap of a certificate recomputed: from value to bound, over the value; None without either."""
+    """Recompute the gap of a certificate: from value to bound, over the value; None without either."""
     return None if value is None or bound is None else abs(value - bound) / max(abs(value), 1e-12)
 
 
@@ -95,17 +95,17 @@ def each_certificate(physics: PlanPhysics) -> Violations:
 
 def _capital_usd(physics: PlanPhysics) -> float | None:
     """Recompute the objective of the sites' certificate in USD: bill or cost of the run, and soft-rule penalties."""
-    price, split = cost.recomputed(physics), physics.plan.sites
+    price, split = cost_and_curve.recomputed(physics), physics.plan.sites
     if price is None:
         return None
-    by_run = physics.instance.objective.minimize == cost.TCO
-    in_all = getattr(cost.run_of(physics), cost.TCO, None) if by_run else price.total_usd
+    by_run = physics.instance.objective.minimize == cost_and_curve.TCO
+    in_all = getattr(cost_and_curve.run_of(physics), cost_and_curve.TCO, None) if by_run else price.total_usd
     return None if in_all is None else in_all + (split.excess_usd if split else 0.0)
 
 
 def _value(physics: PlanPhysics) -> float | None:
     goal = physics.instance.objective.minimize
-    if goal in (cost.TCO, "cost_usd"):
+    if goal in (cost_and_curve.TCO, "cost_usd"):
         return _capital_usd(physics)
     if goal == "loss":
         return stated_loss(physics)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product, zip_longest
 from typing import Any
 
-from planner.checks.cables import CABLE_RULES, fabrics, free_by_exchange, wired
+from planner.checks.cables import CABLE_RULES, fabrics, wired
+from planner.checks.fabric_traffic import free_by_exchange
 from planner.checks.rule import Violations, at_most, broken, exceeds, figures, must_be, must_equal, needs, once, show
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Network

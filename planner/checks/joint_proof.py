@@ -36,7 +36,7 @@ NAMES = (*CUT, "zero_stage", "pipeline_parallel", "virtual_stages", "stages_per_
 
 
 def name_of(key: Key) -> str:
-    """Name a column of a joint proof in words: its degrees of parallelism, schedule, ZeRO stage and recomputation."""
+    """Name a column of a checked joint proof in words: degrees of parallelism, schedule, ZeRO stage, recomputation."""
     tensor, batch, recompute, together, context, expert, inner, overlap, schedule, zero, p, v, q = key
     several = [f"{name} {degree}" for name, degree in (("CP", context), ("EP", expert)) if degree > 1]
     degrees = " x ".join([f"TP {tensor}" + f" (inner {inner})" * (inner > 1), *several, f"PP {p}"])
@@ -289,7 +289,7 @@ def starts(physics: PlanPhysics, _: LayoutPlan) -> Violations:
 
 @needs("layout")
 def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
-    """Check what the objective says limits a plan: exactly for a cluster; with a grid by each limit alone."""
+    """Check by the joint proof what the objective says limits a plan: exactly for a cluster; else limit by limit."""
     objective, (block, racks) = physics.plan.objective, _block(physics, layout)
     stated, more = objective.limited_by, racks + block.racks if block is not None else 0
     if stated == "tolerance":

@@ -166,7 +166,7 @@ def pins(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
 
 
 def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequence: int) -> Iterator[str]:
-    """Yield each choice of a layout that its framework cannot run, for a model and the tokens of a sequence."""
+    """Yield each choice of a layout that the checker finds its framework cannot run, for a model and a sequence."""
     layers, repeated = list(layout.layers_per_stage), list(layout.recomputed_layers_per_stage)
     most = max(layers)
     numbers = {"free": (), "all or none": (0, most), "chunks alike": range(most + 1)}[rules.recompute]
@@ -187,7 +187,7 @@ def broken_rules(rules: FrameworkRules, layout: LayoutPlan, model: Model, sequen
 
 
 def broken_shapes(rules: FrameworkRules, shape: LayerShape, model: Model, sequence: int) -> Iterator[str]:
-    """Yield each choice of how a layout cuts a layer that its framework cannot run."""
+    """Yield each choice of how a layout cuts a layer that the checker finds its framework cannot run."""
     (tensor, context, expert), experts = shape.degrees, model.experts is not None
     if shape.tensor_inner > 1 and not rules.tensor_2d:
         yield f"layout.tensor_parallel_inner: 1 alone (is {shape.tensor_inner})"

@@ -122,7 +122,7 @@ def pins(physics: PlanPhysics, placement: PlacementPlan) -> Violations:
 
 
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
-    """Return the rules that the placement of a job on a cluster breaks; nothing where it breaks none."""
+    """Check the placement of a job on a cluster and return the rules that it breaks; nothing where it breaks none."""
     replay = Replay(topology, job, placed, busy)
     if not placed.nodes:
         return [*statements(replay), *refusal(replay)]
@@ -134,7 +134,7 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
 
 
 class Replay:
-    """The placement of a job on a cluster, replayed for the check: the leaf of each node and the switches above it."""
+    """The checker's replay of a job's placement on a cluster: the leaf of each node and the switches above it."""
 
     def __init__(self, topology: Topology, job: Job, placed: Placement, busy: Collection[str]) -> None:
         self.topology, self.job, self.placed, self.busy = topology, job, placed, set(busy)
@@ -153,7 +153,7 @@ class Replay:
 
     @cached_property
     def above(self) -> dict[str, tuple[str, ...]]:
-        """The switches above each leaf of the placement's cluster, equally many for all, without a shared root."""
+        """The switches above each leaf of the replayed cluster, equally many for all, without a shared root."""
         if self.by_blocks:
             base, *larger = self.topology.block_sizes or (0,)
             spans = [size // base for size in larger if size // base < len(self.topology.blocks)]
@@ -167,23 +167,23 @@ class Replay:
         return {name: tuple(chain + chain[-1:] * (depth - len(chain)))[:depth] for name, chain in named.items()}
 
     def root(self, leaf: str) -> str:
-        """Return the root switch above a leaf, for the check of a placement; one for all that is no tree."""
+        """Return the root switch above a leaf of the replayed cluster; one for all that is no tree."""
         return (self.chains[leaf] or [leaf])[-1] if self.topology.kind == "tree" and leaf in self.chains else ""
 
     @cached_property
     def exchanges(self) -> dict[str, list[list[int]]]:
-        """The groups of ranks that a placed mesh keeps together, in order: "" for members, then by exchanging axis."""
+        """The checker's groups of a mesh's ranks kept together, in order: "" for members, then by exchanging axis."""
         mesh, size = self.job.mesh or {}, self.job.traffic_bytes_per_step
         axes = [axis for axis in ("tensor", "context", "expert", "data") if mesh.get(axis, 1) > 1]
         order = [""] * (self.job.nodes_per_member > 1) + sorted(axes, key=lambda axis: -size.get(axis, 0.0))
         return {axis: list(lines_of(self.job, axis).values()) for axis in order or ["data"]} if mesh else {}
 
     def leaves(self, groups: Iterable[Iterable[int]]) -> list[set[str]]:
-        """Return the leaves under which a placement puts groups of ranks."""
+        """Return the leaves that hold each of these groups of ranks in the checker's replay of a placement."""
         return [{self.leaf[self.placed.nodes[rank]] for rank in ranks} for ranks in groups]
 
     def pods(self, nodes: Iterable[str]) -> Pods:
-        """Return the pods that hold the nodes of a placement."""
+        """Return the pods that hold these nodes in the checker's replay of a placement."""
         return frozenset(self.above[self.leaf[node]][:1] for node in nodes)
 
     def counts(self, on: list[set[str]], what: str) -> dict[str, int]:
@@ -266,7 +266,7 @@ def ranks_of_groups(replay: Replay) -> Violations:
 
 
 def lines_of(job: Job, axis: str) -> dict[tuple[tuple[str, int], ...], list[int]]:
-    """Return a mesh job's ranks by place along the other axes, a group of an axis each; of "" each member's nodes."""
+    """Recompute a placed mesh's groups of ranks for the check: by place along axes but one; "": each member's nodes."""
     mesh, ranks, found = job.mesh or {}, numbers_from_0(), dict[tuple[tuple[str, int], ...], list[int]]()
     for at in product(*map(range, mesh.values())):
         along = tuple(place for place in zip(mesh, at, strict=True) if place[0] != axis)

@@ -27,7 +27,7 @@ STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
 def years(physics: PlanPhysics) -> Iterator[tuple[str, dict[str, float], dict[str, float], ScenarioRun]]:
-    """Yield the grid's own year and each scenario that counts: ending of rules, MW of areas and nodes, how it runs."""
+    """Yield, to check power flow, the grid's own year and each scenario that counts: ending of rules, MW, its run."""
     plan = physics.plan.sites
     if plan is None:
         return

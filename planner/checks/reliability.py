@@ -22,18 +22,18 @@ ROUNDING = 1e-12  # relative, of sums in another order
 
 @dataclass(frozen=True, eq=False)
 class Failures:
-    """Bounds on how failures stretch an instance's jobs, clock seconds per second of steps: one job's, or arrays."""
+    """The checker's bounds on how failures stretch jobs, in clock seconds per second of steps: one job's, or arrays."""
 
     job: CheckpointedJob  # of any number of GPUs and replicas
 
     def min_stretch(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound from below how failures stretch jobs: every way to resume, free spares, arbitrarily short steps."""
+        """Return the checker's floor under how failures stretch jobs: any way to resume, free spares, short steps."""
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
         return recovery.min_stretch(replace(self.job, gpus=gpus, replica_gpus=replica_gpus, replicas=replicas))
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
     def column_stretch(self, replicas: int, replica_gpus: int) -> float:
-        """Bound from below how failures stretch the one job of a column, in clock seconds per second of steps."""
+        """Return the checker's floor under how failures stretch the one job of a column, in clock seconds a second."""
         return float(self.min_stretch(replicas, replica_gpus))
 
     @cached_property
@@ -50,26 +50,26 @@ class Failures:
         return gpus, above, -np.minimum.accumulate(found / gpus) * math.exp(-GRID)
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound from below the stretch by failures of every job with `replicas` replicas or more."""
+        """Return the checker's floor under the stretch by failures of every job with `replicas` replicas or more."""
         gpus, (_, above, _) = np.maximum(np.asarray(replicas) * replica_gpus, 1.0), self._table
         at = np.floor(np.log(gpus) / GRID - ROUNDING).astype(np.int64)
         return above[np.clip(at, 0, len(above) - 1)]
 
     def fewest_gpus(self, rate: Any) -> Any:
-        """Bound from below the GPUs of any job whose stretch by failures is at most `rate` per GPU."""
+        """Return the checker's floor under the GPUs of any job whose stretch by failures is at most `rate` per GPU."""
         sizes, _, each = self._table
         return sizes[np.minimum(np.searchsorted(each, -rate), len(each) - 1)] * (1 - ROUNDING)
 
 
 class NoFailures:
-    """The stretch of jobs that never fail: 1 in every case, as `Failures` bounds that of others."""
+    """The checker's stretch by failures of jobs that never fail: 1 in every case, as `Failures` bounds others."""
 
     min_stretch = column_stretch = stretch_from = staticmethod(lambda *_: 1.0)
     fewest_gpus = staticmethod(lambda rate: 1 / rate)
 
 
 def failures_of(instance: Instance) -> Failures | None:
-    """Return the failures that count for an instance's jobs, by the fabric whose links fail least; None without any."""
+    """Return the checker's bounds on an instance's failures, by the fabric whose links fail least; None without any."""
     job = recovery.job_of(instance)
     return None if job is None else Failures(job)
 

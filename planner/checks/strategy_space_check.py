@@ -46,7 +46,7 @@ MANY = 10**9  # racks: more than any site has
 
 
 class Space:
-    """The declared space of parallel strategies of an instance under its pins, as the checker enumerates it."""
+    """The checker's own enumeration of the declared space of parallel strategies, for an instance under its pins."""
 
     def __init__(self, *, instance: Instance, transport_slowdown: float) -> None:
         self.instance, self.transport_slowdown = instance, transport_slowdown
@@ -70,12 +70,12 @@ class Space:
         return [value for value in values if pin is None or value == pin]
 
     def runs(self, zero_stage: int, stages: Ints) -> NDArray[np.bool_]:
-        """Return, for each number of pipeline stages, whether the framework supports a ZeRO stage with it."""
+        """Return for the checker, by number of pipeline stages, whether the framework supports a ZeRO stage with it."""
         under = self.machine.software.pipelined_zero_stages
         return np.asarray(stages == 1, dtype=np.bool_) | (under is None or zero_stage in under)
 
     def counts(self, shape: LayerShape, pipelines: "CutPipelines", replicas: int, micro_batches: Ints) -> Ints:
-        """Return the numbers of micro-batches that framework rules allow a checked pipeline with these replicas."""
+        """Return the numbers of micro-batches that framework rules allow the checker's pipeline with these replicas."""
         if self.rules.whole_expert_groups and replicas * shape.gpus % shape.expert_parallel:
             return micro_batches[:0]
         in_rounds = self.rules.whole_rounds and int(pipelines.v) > 1
@@ -193,7 +193,7 @@ def inner_degrees(degree: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class CutPipelines:
-    """Pipelines of a checked cut as arrays: their blocks of racks, and ranges of replicas and micro-batches."""
+    """The checker's pipelines of a cut as arrays: their blocks of racks, and ranges of replicas and micro-batches."""
 
     p: Ints  # stages
     v: Ints  # virtual stages
@@ -221,7 +221,7 @@ class CutPipelines:
         return replace(self, **own, min_micro_batches=least, max_micro_batches=most)
 
     def within(self, total: int) -> "CutPipelines":
-        """Return ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
+        """Return the checker's ranges clipped to a step of `total` micro-batches over all replicas, none left empty."""
         many = np.minimum(self.max_replicas, total // self.min_micro_batches)
         most = np.minimum(self.max_micro_batches, total // self.min_replicas)
         found = replace(self, max_replicas=many, max_micro_batches=most)
@@ -253,7 +253,7 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A timed way to cut a layer; `overlapping`: of pipelines that may overlap experts, of others, or (None) of all."""
+    """The checker's timed way to cut a layer; `overlapping`: of pipelines that overlap experts or not; None: all."""
 
     space: Space
     shape: LayerShape
@@ -280,7 +280,7 @@ class Cut:
 
     @cached_property
     def least_layers(self) -> int:
-        """Layers of usual length that together take no longer than the model's, whose front ones may be faster."""
+        """The checker's usual layers that take no longer than all of a cut's model, faster front ones included."""
         usual, front = self.times.times, self.times.front
         each = usual.forward_seconds + usual.backward_seconds
         lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)

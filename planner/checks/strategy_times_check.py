@@ -30,7 +30,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
 def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int], limit: float) -> CutPipelines:
-    """Return a checked cut's pipelines with all replicas and micro-batches that a limit in seconds a sequence leaves.
+    """Return the checker's pipelines of a cut, with all replicas and micro-batches that a limit in seconds leaves.
 
     The replicas fill whole blocks of racks and share the experts; interleaved pipelines have a whole round at least.
     """
@@ -55,7 +55,7 @@ def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: Callable[[int], int
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnTimes:
-    """Times, for the check, of a cut's pipelines over ranges of replicas, under one ZeRO stage, or any if None."""
+    """The checker's times of a cut's pipelines over ranges of replicas, under one ZeRO stage, or any if None."""
 
     cut: Cut
     zero_stage: int | None
@@ -63,12 +63,12 @@ class ColumnTimes:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The checked pipeline's times, its stages in racks of their own."""
+        """The times of the checker's pipeline, its stages in racks of their own."""
         return replace(self.cut.times, zero_stage=self.zero_stage or 0)
 
     @cached_property
     def sharded(self) -> ShardedTimes:
-        """Seconds of a layer and micro-batch of a checked column, with the ZeRO traffic that is not hidden."""
+        """The checker's seconds of a layer and micro-batch of a column, with the ZeRO traffic that is not hidden."""
         own, space = self.ranges, self.cut.space
         blocks = -(-own.min_replicas // own.block_replicas)
         racks = -(-blocks // max_sites(space.instance)) * own.stage_racks  # at least, of the site with most blocks
@@ -77,12 +77,12 @@ class ColumnTimes:
 
     @cached_property
     def site_replicas(self) -> Ints:
-        """Bound a checked column's replicas at one site, which alone share their ZeRO state."""
+        """The checker's bound on a column's replicas at one site, which alone share their ZeRO state."""
         return np.asarray(self.cut.space.site_racks // self.ranges.block_racks * self.ranges.block_replicas)
 
     @cached_property
     def send(self) -> Floats:
-        """Seconds of one pipeline send between stages of a checked column, of different racks or of one."""
+        """The checker's seconds of one pipeline send between stages of a column, of different racks or of one."""
         both, p = (step_prediction.inside_rack(self.cut.times), self.cut.times), self.ranges.p
         near, far = (float(times.send(self.cut.space.transport_slowdown, 2)) for times in both)
         return np.asarray(np.where(p <= self.ranges.stages_per_rack, near, far) * (p > 1), dtype=np.float64)
@@ -94,17 +94,17 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def layers(self) -> Floats:
-        """Fewest layers of the largest pipeline stage of a checked range."""
+        """The checker's fewest layers of the largest pipeline stage of a range."""
         return np.ceil(self.cut.least_layers / self.ranges.p - ROUNDING)
 
     @cached_property
     def chunk(self) -> Any:
-        """Least seconds of the largest pipeline chunk of a checked range."""
+        """The checker's floor under the seconds of the largest pipeline chunk of a range."""
         return step_prediction.chunk_seconds(self.sharded, self.ranges.v, self.layers, 0)
 
     @cached_property
     def each(self) -> Floats:
-        """Least seconds of a micro-batch in a checked range: its largest stage has equal chunks, or waits each round.
+        """The checker's floor under a micro-batch's seconds in a range: its largest stage has equal chunks, or waits.
 
         A short last round counts in full, unless the range has a number of whole rounds. Unequal chunks wait in the
         fewest rounds, over micro-batches, of the range: those at the end of its first round.
@@ -126,7 +126,7 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def once(self) -> Floats:
-        """Least seconds that a step of a checked range takes once: pipeline bubble, and what follows the passes."""
+        """The checker's floor under a range's seconds once a step: pipeline bubble, and what follows the passes."""
         own = self.ranges
         # That of ZB-H1 changes steadily with micro-batches, up to a full pipeline, so that either end may be less.
         ends = [own.min_micro_batches, *([own.max_micro_batches] if self.cut.schedule == "zb-h1" else [])]
@@ -136,7 +136,7 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def tails(self) -> tuple[Any, Any]:
-        """Seconds after a checked step's passes, and in each micro-batch those that ZeRO exposes for embeddings."""
+        """The checker's seconds after a step's passes, and those a micro-batch that ZeRO exposes for embeddings."""
         if self.zero_stage is None:  # the CPU's overhead alone
             return self.cut.times.machine.software.step_seconds, 0.0
         most = np.minimum(self.ranges.max_micro_batches, self.ranges.p)
@@ -148,13 +148,13 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def once_a_micro_batch(self) -> Floats:
-        """Least seconds once a step of a checked range, divided by the most micro-batches of all replicas."""
+        """The checker's floor under a range's seconds once a step, by the most micro-batches of all replicas."""
         every = self.ranges.max_replicas * self.ranges.max_micro_batches
         return np.asarray(self.once / np.minimum(every, self.cut.total_micro_batches), dtype=np.float64)
 
     @cached_property
     def stretch(self) -> Floats:
-        """Bound from below the stretch by failures of each checked range; exact where it has one replica count."""
+        """The checker's floor under the stretch by failures of each range; exact where it has one replica count."""
         low, gpus, failures = self.ranges.min_replicas, self.ranges.p * self.cut.shape.gpus, self.cut.space.failures
         found = np.asarray(failures.stretch_from(low, gpus) + 0.0 * gpus, dtype=np.float64)
         one = np.flatnonzero(low == self.ranges.max_replicas)
@@ -164,12 +164,12 @@ class StepTimeBound(ColumnTimes):
 
     @cached_property
     def seconds(self) -> Floats:
-        """Least clock seconds of a sequence in a checked range, failures included."""
+        """The checker's floor under the clock seconds of a sequence in a range, failures included."""
         steps = self.each / self.ranges.max_replicas + self.once_a_micro_batch
         return steps * self.stretch / self.cut.shape.micro_batch
 
     def in_time(self, limit: float, which: Any = slice(None)) -> CutPipelines:
-        """Return the checked ranges that may take less than a limit in seconds a sequence, narrowed to it."""
+        """Return the checker's ranges whose floor is below a limit in seconds a sequence, narrowed to it."""
         ranges, micro_batch, gpus = self.ranges, self.cut.shape.micro_batch, self.ranges.p * self.cut.shape.gpus
         left = np.maximum(limit * micro_batch - self.once_a_micro_batch * self.stretch, 0.0)
         spare = np.maximum(limit * micro_batch * ranges.max_replicas / self.stretch - self.each, NOTHING)
@@ -181,7 +181,7 @@ class StepTimeBound(ColumnTimes):
         return found.part(np.flatnonzero(self.seconds[which] < limit)).within(self.cut.total_micro_batches)
 
     def holding(self, seconds: Floats, *, every: bool) -> Ints:
-        """Return the indices of checked ranges whose stages hold all layers in memory and in `seconds` seconds.
+        """Return which of the checker's ranges have stages that hold all layers in memory and in `seconds` seconds.
 
         `every`: each stage as it is; else all as the last one, which has the fewest chunks in flight. A stage has the
         state of its layers, and for each chunk in flight the activations of a v-th; recomputed layers keep fewer.
@@ -232,7 +232,7 @@ class StepTimeBound(ColumnTimes):
 def columns_in_time(
     cut: Cut, zero_stage: int, ranges: CutPipelines, limit: float, stop: Callable[[], bool]
 ) -> Iterator[CutPipelines]:
-    """Yield arrays of checked (replicas, micro-batches) below a limit; ranges that fit are split, last ones first."""
+    """Yield the checker's (replicas, micro-batches) below a limit, as arrays; ranges that fit are split, last first."""
     stack = [ranges]
     while stack and not stop():
         some = stack.pop()
@@ -277,25 +277,25 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The times of the pipeline whose layer splits are checked."""
+        """The times of the checker's pipeline whose layer splits are tried."""
         times = replace(self.cut.times, zero_stage=self.zero_stage)
         return step_prediction.inside_rack(times) if self.p <= self.ranges.stages_per_rack else times
 
     @cached_property
     def rounds(self) -> float:
-        """Bound from below the micro-batches with what short rounds lose, over the micro-batches of a pipeline."""
+        """The checker's floor under a pipeline's micro-batches with what short rounds lose, by its micro-batches."""
         micro_batches = self.micro_batches
         return float(np.min(schedule.effective_micro_batches(micro_batches, self.p, self.v) / micro_batches))
 
     @cached_property
     def waits(self) -> float:
-        """Fewest rounds in which a checked pipeline's unequal chunks wait, over its micro-batches."""
+        """The checker's fewest rounds in which a pipeline's unequal chunks wait, over its micro-batches."""
         rounds = np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches
         return float(np.min(rounds)) if self.waiting else 0.0
 
     @cached_property
     def sizes(self) -> Ints:
-        """Layers that a checked pipeline's stage may hold, ascending, from what others leave up to the limit."""
+        """The checker's layers that a pipeline's stage may hold, ascending, from what others leave up to the limit."""
         layers, others, spared = self.cut.space.layers, self.p - 1, max(0.0, -self.pipeline.first_excess_seconds)
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + SPLIT_ROUNDING)
         most = math.floor(min(layers - others * self.v, in_time))
@@ -317,7 +317,7 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def recomputed(self) -> Ints:
-        """Layers that each checked stage recomputes by its size, `NEVER` where it cannot hold it or by a pin."""
+        """The checker's layers that each stage recomputes by its size, `NEVER` where it cannot hold it or by a pin."""
         pins, every = self.cut.space.instance.pins, np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "no":
             fewest = np.where(self._memory_share(0) <= 1, 0 * every, NEVER)
@@ -343,12 +343,12 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
-        """Whether each stage of a checked pipeline holds each number of layers, front ones in its first chunk."""
+        """Whether, by the checker, each stage holds each number of layers, front ones in its first chunk."""
         return (self.recomputed < NEVER) & (np.ceil(self.sizes[None, :] / self.v) >= self._front)
 
     @cached_property
     def seconds(self) -> Floats:
-        """Seconds of every checked stage by its layers, head and unequal chunks included; infinite if none fit."""
+        """The checker's seconds of every stage by its layers, head, unequal chunks included; infinite if none fit."""
         pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
         stage = step_prediction.stage_seconds(sharded, self.v, sizes, repeats, self.send)
@@ -364,12 +364,12 @@ class PipelineSplits(ColumnTimes):
 
     @cached_property
     def chunk(self) -> Any:
-        """Seconds of the largest chunk of every checked pipeline stage by its layers."""
+        """The checker's seconds of the largest chunk of every pipeline stage by its layers."""
         repeats, sizes = np.where(self.fits, self.recomputed, 0), self.sizes[None, :]
         return step_prediction.chunk_seconds(self.sharded, self.v, sizes, repeats)
 
     def once(self, chunk: Any, layers: Any) -> Any:
-        """Compute the seconds once a step of a checked pipeline, over its most micro-batches, by chunk and stage."""
+        """Recompute for the check a pipeline's seconds once a step, over its most micro-batches, by chunk and stage."""
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
@@ -380,7 +380,7 @@ class PipelineSplits(ColumnTimes):
         return np.minimum.reduce(found) / int(self.micro_batches[-1])
 
     def least(self) -> float:
-        """Return the least seconds of a micro-batch over all layer splits of a pipeline; infinite above the limit."""
+        """Return the checker's least seconds of a micro-batch over a pipeline's layer splits; infinite if above."""
         instance = self.cut.space.instance
         rule, pinned = instance.workload.rules.recompute, "layout.recomputed_layers_per_stage" in instance.pins
         if rule != "free" and self.each < 0 and self.waiting and not pinned:
@@ -428,7 +428,7 @@ class PipelineSplits(ColumnTimes):
 def witness(
     cut: Cut, zero_stage: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
-    """Return (micro-batches, least seconds of one) of layer splits of a checked column below the limit, or None."""
+    """Return (micro-batches, least seconds of one) of a checked column's layer splits below the limit, or None."""
     # Of the ascending micro-batches a set is halved while its lower bound is below the limit.
     found = PipelineSplits.of(cut, zero_stage, pipelines, replicas, micro_batches, limit).least()
     if math.isinf(found):

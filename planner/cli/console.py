@@ -3,6 +3,8 @@
 import functools
 import inspect
 import itertools
+import os
+import shutil
 import sys
 import threading
 import time
@@ -116,6 +118,13 @@ def write_model(model: "BaseModel", output: Path | None) -> None:
     """Write the answer of a command, such as a plan, as JSON to the file of -o, if there is one."""
     if output is not None:
         write_atomically(output, model.model_dump_json(indent=1) + "\n")
+
+
+def terminal_width() -> int | None:
+    """Return the columns of text that a command prints: COLUMNS, or the terminal's, 40 at least; None for a pipe."""
+    given = os.environ.get("COLUMNS", "")
+    known = sys.stdout.isatty() or (given.isdecimal() and int(given) > 0)
+    return max(shutil.get_terminal_size().columns, 40) if known else None
 
 
 def tell_not_modelled(instance: "Instance") -> None:

@@ -59,7 +59,7 @@ def design(
     """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
     from planner.imports.fabric_question import fabric_data
     from planner.planning.load import question_of
-    from planner.report.summary import summary, terminal_width
+    from planner.report.summary import summary
 
     pins = console.read_pins(pin)
     options = [f"--{name.replace('_', '-')}" for name, value in asdict(wish).items() if value is not None]
@@ -69,7 +69,7 @@ def design(
     question = question_of(fabric_data(wish) if given is None else given, pins)
     plan = planner.design_fabric(question, time_limit=time_limit)
     console.write_model(plan, output)
-    print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
+    print(plan.model_dump_json(indent=1) if as_json else summary(plan, console.terminal_width()))
     raise Exit(console.exit_code(plan, None))
 
 
@@ -133,7 +133,8 @@ def check(
     show: Annotated[int, "Lines of differences to print; all are counted."] = 20,
 ) -> None:
     """Print which built cables are missing, extra, moved, doubled or swapped; exit status 1 where any differ."""
-    from planner.exports.fabric_parts import built_fabric, differences
+    from planner.exports.built_cables import differences
+    from planner.exports.fabric_parts import built_fabric
 
     with console.showable_plan(plan) as given:
         wired = built_fabric(given, site, str(plan))

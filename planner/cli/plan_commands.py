@@ -62,7 +62,7 @@ def solve(
     """Take all decisions and print the summary of the plan; then what less money buys."""
     from planner.planning.frontier import why_no_curve
     from planner.planning.solve import Session
-    from planner.report.summary import curve_section, fitted, summary, terminal_width
+    from planner.report.summary import curve_section, fitted, summary
 
     pins, instance = console.read_pins(asked.pin), asked.changed()
     plan: Plan | None = None
@@ -75,7 +75,7 @@ def solve(
             console.write_model(plan, output)
             console.tell_not_modelled(plan.instance)
             if not as_json:
-                print(summary(plan, terminal_width(), verbose=verbose), flush=True)
+                print(summary(plan, console.terminal_width(), verbose=verbose), flush=True)
             # An infeasible plan has no curve; one whose goal was a curve has it already.
             if not point and plan.status not in ("infeasible", "unknown") and plan.curve is None:
                 watch.shown = shown  # printing took the line away
@@ -89,7 +89,7 @@ def solve(
                     console.write_model(plan, output)
                 if not as_json:
                     text = curve_section(plan.curve) if plan.curve else f"No curve of less money: {why}."
-                    print(fitted(text, terminal_width()))
+                    print(fitted(text, console.terminal_width()))
             ended = not point and interrupted()
     except KeyboardInterrupt:
         if plan is None:
@@ -156,9 +156,10 @@ def frontier(
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:
-        from planner.report.summary import curve_text, terminal_width
+        from planner.report.curve_text import curve_text
+        from planner.report.summary import fitted
 
-        print(curve_text(front, search.epsilon, terminal_width()))
+        print(fitted(curve_text(front, search.epsilon), console.terminal_width()))
     if doubted := [i for i, plan in enumerate(front.plans) if plan.verified is False]:
         such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
@@ -247,7 +248,7 @@ def evaluate(
     from planner.planning.load import load_instance
     from planner.report import verdict
     from planner.report.evaluated_layout import evaluation_text
-    from planner.report.summary import fitted, lines_of, terminal_width
+    from planner.report.summary import fitted, lines_of
 
     asked = console.AskedInstance(instance=instance, change=change).changed(searched=False)
     run, pins = None, dict[str, Any]()
@@ -289,7 +290,7 @@ def evaluate(
             print(f"{output}: of the layout alone, {parts}: {predicted.step_seconds:.4g} s a step", file=sys.stderr)
         console.write_model(plan_of_layout(alone, predicted.layout), output)
     costs = "\n".join(lines_of(verdict.run(request, evaluation.run)))
-    text = fitted(f"{evaluation_text(evaluation, why=why)}\n{costs}", terminal_width())
+    text = fitted(f"{evaluation_text(evaluation, why=why)}\n{costs}", console.terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 
@@ -305,14 +306,14 @@ def explain(
 ) -> None:
     """Print why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
     from planner.report.explained_plan import explanation_text
-    from planner.report.summary import fitted, terminal_width
+    from planner.report.summary import fitted
 
     pins, instance = console.read_pins(asked.pin), asked.changed()
     printed = 0
 
     def print_more(grown: "Explanation") -> None:
         nonlocal printed
-        lines = fitted(explanation_text(grown), terminal_width()).splitlines()
+        lines = fitted(explanation_text(grown), console.terminal_width()).splitlines()
         if lines[printed:] and not as_json:
             print("\n".join(lines[printed:]), flush=True)
         printed = len(lines)
@@ -351,10 +352,10 @@ def show(
     verbose: console.Verbose = False,
 ) -> None:
     """Print a plan's summary, all that it says, or one section of it."""
-    from planner.report.summary import summary, terminal_width
+    from planner.report.summary import summary
 
     with console.showable_plan(plan) as given:
-        text = summary(given, terminal_width(), verbose=verbose, section=section)
+        text = summary(given, console.terminal_width(), verbose=verbose, section=section)
     print(text)
 
 
@@ -367,8 +368,8 @@ def compare(
     as_json: Annotated[bool, "Print the table as JSON."] = False,
 ) -> None:
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
-    from planner.report.summary import PIPE, fitted, terminal_width
-    from planner.report.tables import MOST_JUDGED, best, rows_of, side_of, sides_of_rows, table, verdicts
+    from planner.report.comparison import MOST_JUDGED, best, rows_of, side_of, sides_of_rows, table, verdicts
+    from planner.report.summary import PIPE, fitted
     from planner.sweeps.row_store import LINES, TABLES
 
     # An existing file may have a # in its own name.
@@ -389,7 +390,7 @@ def compare(
     if as_json:
         print(json.dumps({"columns": [column.name for column in columns], **rows}, indent=1))
     else:
-        width = terminal_width() or PIPE
+        width = console.terminal_width() or PIPE
         judged = [best(columns), ""] if len(columns) > 2 and best(columns) else []
         print(fitted("\n".join([*judged, *verdicts(columns[:MOST_JUDGED])]), width), end="\n\n")
         print(table([column.name for column in columns], rows, width) if rows else "no difference")

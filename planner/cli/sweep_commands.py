@@ -148,6 +148,7 @@ def plot(
 ) -> None:
     """Read a sweep's rows and draw them to -o: plans, their frontier, points without a plan, where decisions change."""
     from planner.report import plots
+    from planner.sweeps.row_store import number, planned, read_flat_rows
 
     form = output.suffix.removeprefix(".").lower()
     if form not in ("svg", "png", "html"):
@@ -157,12 +158,12 @@ def plot(
     if frontier not in plots.SENSES:
         raise InputError(f"--frontier {frontier}: must be one of {', '.join(plots.SENSES)}")
     request = plots.PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=plots.SENSES[frontier])
-    points = plots.read_rows(rows)
+    points = read_flat_rows(rows)
     for option, path in (("-x", x), ("-y", y), ("--facet", facet), ("--color", color)):
         if path is not None:
             plots.check_path(points, option, path)
     for axis, path in (("x", x), ("y", y)):
-        values = [plots.number(row, path) for row in points if plots.planned(row)]
+        values = [number(row, path) for row in points if planned(row)]
         if not any(value is not None for value in values):
             raise InputError(f"-{axis} {path}: no row with a plan holds a number there; draw a figure that is a number")
         if axis in log and any(value is not None and value <= 0 for value in values):

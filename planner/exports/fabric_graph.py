@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.checks.cables import free_by_exchange
+from planner.checks.fabric_traffic import free_by_exchange
 from planner.cluster.hostlists import fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric, up_to_cm
 from planner.files import csv_text
@@ -110,7 +110,7 @@ def _label(built: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
 
 
 def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
-    """Write a fabric as Slurm's topology.conf (plugin topology/tree) or a topology.yaml with one tree, the default."""
+    """Export the graph of a fabric as Slurm's topology.conf (plugin topology/tree) or a topology.yaml with one tree."""
     design = built.design
     rows = list(site_rows(built.site, built.fabric, design.racks, "super-spine" if design.zones else "core"))
     topology = tree(built.site, rows if design.domains > 1 else rows[:1])  # one leaf has no switch above it
@@ -119,7 +119,7 @@ def slurm_topology(built: BuiltFabric, *, as_yaml: bool) -> Iterator[str]:
 
 
 def failure_domains(plan: Plan, built: BuiltFabric) -> list[dict[str, Any]]:
-    """Return the effects of losing one switch of each tier of a fabric, leaves first: a row a set of racks below it.
+    """List, for a file, what losing a switch of each tier of a fabric's graph does, leaves first: a row a set of racks.
 
     `switches` serve the same racks, any one of which may fail; `alike`: the sets of racks that a row describes, of
     which `switch`, `racks` and `ranks` are the first. Ranks are stage-place: the place of a rack in the rank order of
@@ -199,7 +199,7 @@ def _lost(design: Design, tier: str) -> FreeUplinks:
 
 
 def failure_domains_text(plan: Plan, built: BuiltFabric, *, as_json: bool) -> Iterator[str]:
-    """Write the failure domains of a fabric as a list in JSON, or as CSV."""
+    """Write for export the failure domains of a fabric as a list in JSON, or as CSV."""
     rows = failure_domains(plan, built)
     cells = ([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
     yield json.dumps(rows, indent=1) + "\n" if as_json else csv_text([rows[0], *cells])

@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.cluster.hostlists import PREFIX, width
 from planner.errors import InputError, InternalError
-from planner.files import csv_rows, csv_text, read_text, unescaped, unwritable, write_atomically, write_streamed
+from planner.files import csv_text, unwritable, write_atomically, write_streamed
 from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_cables, fabric_cost
@@ -27,24 +27,15 @@ from planner.physics.network.fabric_cables import NO_MEDIUM, WAN_GATEWAY, StageC
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import SiteFabric
-from planner.units import counted
 
 NONE_REACHES = "none reaches"
 BILL_HEADER = ("part", "where", "count", "metres", "usd")
 ROUNDING = 1e-9  # relative: of sums in another order
-# Columns of both ends in the order device, port: of our list, of NetBox's import and of its export.
-OWN = ("from", "from_port", "to", "to_port")
-NETBOX = (
-    ("side_a_device", "side_a_name", "side_b_device", "side_b_name"),
-    ("device a", "termination a", "device b", "termination b"),
-)
-PORT = re.compile(r"\d+(/\d+)?", re.ASCII)
-Ends = dict[str, str]  # device:port at the one end of a cable to that at the other, both ways round
 
 
 @dataclass(frozen=True)
 class BuiltFabric:
-    """One site's fabric, its design and switch, the network that prices it, and the floor that gives cables a length.
+    """A site's fabric to export: its design and switch, the network that prices it, the floor for cable lengths.
 
     `above` are the models of the tiers above the leaves. `media` are those of the instance where it gives a floor too;
     else every link is the instance's one of its kind.
@@ -60,17 +51,17 @@ class BuiltFabric:
 
     @property
     def models(self) -> dict[str, Switch]:
-        """The switch model of each tier of the built fabric, and of the WAN gateway."""
+        """The switch model of each tier of the exported fabric, and of the WAN gateway."""
         return fabric_cost.models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
 
     @property
     def media(self) -> tuple[Medium, ...]:
-        """Media that the fabric's cables are chosen from by length; none where links have one price of their kind."""
+        """Media of the exported fabric's cables, chosen by length; none where links have one price of their kind."""
         return self.network.media if fabric_cost.by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """Names of all switches of the built fabric by tier, in their order, and of all racks."""
+        """Names of all switches of the exported fabric by tier, in their order, and of all racks."""
         design = self.design
         spines = max(1, design.spines_per_pod)
         second = {"leaf": 1 if design.single else design.rails, "spine": spines, "core": design.cores // spines}
@@ -86,18 +77,18 @@ class BuiltFabric:
         return names
 
     def gpu_name(self, gpu: int) -> str:
-        """Return the name of a GPU in the built fabric: its rack's and its index there."""
+        """Return the name of a GPU in the exported fabric: its rack's and its index there."""
         each = self.design.gpus_per_rack
         return f"{self.names['rack'][gpu // each]}-gpu{gpu % each:0{width(each)}d}"
 
     def measured(self) -> Iterator[tuple[StageCables, Metres]]:
-        """Yield every cable of the built fabric with its length in metres."""
+        """Yield every cable of the exported fabric with its length in metres."""
         measure = fabric_cables.lengths(self.design, self.floor)
         for cables in fabric_cables.lay(self.design):
             yield cables, measure(cables)
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:
-        """Return the pod number of the fabric's leaves or spines, over all networks; 0 for switches outside pods."""
+        """Return the pod of the exported fabric's leaves or spines, over all networks; 0 for switches outside pods."""
         design = self.design
         if design.single or tier not in ("leaf", "spine"):
             return np.zeros_like(switch)
@@ -109,7 +100,7 @@ class BuiltFabric:
 
 
 def built_fabric(plan: Plan, site: str | None, where: str = "plan") -> BuiltFabric:
-    """Return the fabric of a plan's site, of the only one unless named. InputError: there is none that can be wired."""
+    """Return the fabric of a plan's site to export, of the only one unless named. InputError: none can be wired."""
     fabrics = plan.fabric.sites if plan.fabric else {}
     known = ", ".join(sorted(fabrics))
     if not fabrics:
@@ -376,110 +367,3 @@ def write_netbox(output: Path, built: BuiltFabric) -> None:
                 (Path(made) / name).replace(output / name)
     except OSError as error:
         raise unwritable(output, error) from None
-
-
-class BuiltCable(NamedTuple):
-    """A cable as built, from a file, and which of its ends are ports of the planned fabric."""
-
-    one: str
-    other: str
-    line: int
-    own: tuple[str, ...]
-
-    def far(self, end: str) -> str:
-        """Return the far end of a cable as built."""
-        return self.other if end == self.one else self.one
-
-    @property
-    def text(self) -> str:
-        """The ends of a cable as built, in words."""
-        return f"{self.one} -- {self.other} (line {self.line})"
-
-
-def differences(path: Path, fabric: BuiltFabric) -> tuple[str, list[str]]:
-    """Compare the cables built, from a file, with a fabric's design; return a verdict, and a line for each difference.
-
-    A cable is missing, extra, moved to another port of the same device, doubled (its port has another cable), or one of
-    two that are swapped, each at the port of the other. The file is a cable list of `planner fabric export`, or cables
-    as NetBox imports or exports them; those without an end at a port of the fabric are of other equipment. InputError
-    names file and line: no such table, a row of another length, or no cable of this fabric.
-    """
-    cables = [(f"{x.low}:{x.low_port}", f"{x.high}:{x.high_port}") for _, block in labelled(fabric) for x in block]
-    planned: Ends = dict(cables) | {high: low for low, high in cables}
-    # One cable a port is kept, the planned one or else the first; of the others each is doubled at a port.
-    at, doubled = dict[str, BuiltCable](), list[tuple[BuiltCable, str, int]]()
-    for cable in sorted(_read(path, fabric), key=lambda cable: planned.get(cable.one) != cable.other):
-        taken = cable.one if cable.one == cable.other else next((end for end in cable.own if end in at), None)
-        if taken is None:
-            at |= dict.fromkeys(cable.own, cable)
-        else:
-            doubled.append((cable, taken, at.get(taken, cable).line))
-    missing = {one: other for one, other in cables if one not in at or at[one].far(one) != other}
-    # Of cables a - b and c - d that are planned, built are a - d and c - b.
-    used = {one: other for one, other in missing.items() if one in at and other in at}
-    swapped = {one: other for one, other in used.items() if planned.get(at[one].far(one)) == at[other].far(other)}
-    listed = {at[one] for one in swapped} | {at[other] for other in swapped.values()}
-    gone = {one: other for one, other in missing.items() if one not in swapped}
-    moved, twice = [], []
-    for one, other in list(gone.items()):
-        free = (end for end in (one, other) if end in at and at[end] not in listed)
-        if (end := next((end for end in free if _same_device(at[end], end, planned)), None)) is not None:
-            listed.add(at[end])
-            moved.append(f"moved    {at[end].text}; planned {one} -- {gone.pop(one)}")
-    for cable, port, line in doubled:
-        text = f"doubled  {cable.text}: port {port} has a cable already, of line {line}"
-        for end in cable.own:
-            one = end if end in gone else planned.get(end, "")
-            if one in gone and _same_device(cable, end, planned):
-                text += f"; planned {one} -- {gone.pop(one)}"
-        twice.append(text)
-    reported: set[str] = set()
-    pairs = []
-    for one, other in swapped.items():
-        if one not in reported:
-            reported |= {at[one].far(one), at[other].far(other)}
-            is_ = f"{one} -- {at[one].far(one)} and {at[other].far(other)} -- {other}"
-            where = f"lines {at[one].line} and {at[other].line}"
-            pairs.append(f"swapped  {is_} ({where}); planned {one} -- {other}")
-    kept = dict.fromkeys(at.values())
-    more = [f"extra    {x.text}" for x in kept if x not in listed and planned.get(x.one) != x.other]
-    lost = [f"missing  {one} -- {other}" for one, other in gone.items()]
-    counts = {"missing": lost, "extra": more, "moved": moved, "doubled": twice, "swapped": swapped}
-    count = sum(map(len, counts.values()))
-    if not count:
-        return f"{fabric.site}: all {len(cables):,} cables are as designed", []
-    kinds = ", ".join(f"{len(of):,} {kind}" for kind, of in counts.items() if of)
-    verdict = f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}"
-    return verdict, [*lost, *more, *moved, *twice, *pairs]
-
-
-def _same_device(cable: BuiltCable, end: str, planned: Ends) -> bool:
-    return end in planned and cable.far(end).rpartition(":")[0] == planned[end].rpartition(":")[0]
-
-
-def _read(path: Path, fabric: BuiltFabric) -> list[BuiltCable]:
-    gpus = range(fabric.design.racks * fabric.design.gpus_per_rack)
-    boxes = {fabric.gpu_name(i) for i in gpus}.union(*fabric.names.values())
-    text = read_text(path, "give a cable list in CSV")
-    table = csv_rows(path, text, delimiter=max(",;|\t", key=text.partition("\n")[0].count))
-    header = [cell.strip().lower() for cell in next(table, (1, []))[1]]
-    names = next((names for names in (OWN, *NETBOX) if set(names) <= set(header)), None)
-    if names is None:
-        wanted = f"{', '.join(OWN)} of a cable list, or NetBox's {', '.join(NETBOX[0])} or {', '.join(NETBOX[1])}"
-        raise InputError(f"{path}: line 1: has no columns {wanted} (has {', '.join(header[:12])}); add them")
-    columns = [header.index(name) for name in names]
-    built, rows = list[BuiltCable](), 0
-    for rows, (line, row) in enumerate(table, 1):  # noqa: B007
-        cells = [unescaped(row[column].strip()) for column in columns]
-        if names is not OWN:  # a port's label is in brackets behind its name
-            at_site = f"{fabric.site}-"
-            low, high = (end_of(cells[i].removeprefix(at_site), cells[i + 1].partition(" (")[0]) for i in (0, 2))
-        else:
-            low, high = (cells[0], cells[1]), (cells[2], cells[3])
-        if ends := tuple(":".join(end) for end in (low, high) if end[0] in boxes and PORT.fullmatch(end[1])):
-            built.append(BuiltCable(":".join(low), ":".join(high), line, ends))
-    if not built:
-        problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"
-        remedy = "give cables of this site, or another --site"
-        raise InputError(f"{path}: {problem}, such as {fabric.gpu_name(0)}:0; {remedy}")
-    return built

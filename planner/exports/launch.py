@@ -52,33 +52,33 @@ class LaunchRun:
 
     @property
     def modules(self) -> tuple[RecomputeModule, ...]:
-        """Modules that selective recompute of the planned run computes again."""
+        """Modules that the launch files of a run have selective recompute run again."""
         return self.software.recompute_modules
 
     @property
     def gpus(self) -> int:
-        """GPUs of the planned run, one for each rank that the launcher starts."""
+        """GPUs that the launch files of a run need, one for each rank."""
         return self.layout.stage_gpus * self.layout.pipeline_parallel * self.layout.data_parallel
 
     @property
     def node_gpus(self) -> int:
-        """GPUs that one host of the planned run starts: as many as all hosts can start alike."""
+        """GPUs that the launcher of a run starts on one host: as many as all hosts can start alike."""
         host = 4 if self.rack_gpus == 72 else min(self.rack_gpus, HOST_GPUS)  # of a rack of 72 four on a board
         return math.gcd(host, self.gpus)
 
     @property
     def nodes(self) -> int:
-        """Hosts that start ranks of the planned run."""
+        """Hosts on which the launcher of a run starts ranks."""
         return self.gpus // self.node_gpus
 
     @property
     def global_batch(self) -> int:
-        """Global batch of the planned run: the sequences of one step."""
+        """Global batch that the launch files of a run state: the sequences of one step."""
         return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.layout.data_parallel
 
     @property
     def chunks(self) -> list[int]:
-        """Layers of each chunk of the run in pass order: the first chunk of every stage, then the second of each."""
+        """Layers of each chunk of a launched run in pass order: the first of every stage, then the second of each."""
         virtual = self.layout.virtual_stages
         stages = ((smaller_chunks_first(self.model, i), count) for i, count in enumerate(self.layout.layers_per_stage))
         sizes = [chunk_sizes(count, virtual, smaller_first=bool(first)) for first, count in stages]
@@ -86,7 +86,7 @@ class LaunchRun:
 
     @property
     def stages_in_racks(self) -> Literal["as ranks", "pipelines", "mixed"]:
-        """Whether racks of the run hold what ranks in order fill them with, whole pipelines first, or neither.
+        """Whether racks hold what a launched run's ranks in order fill them with, whole pipelines first, or neither.
 
         Megatron orders ranks by tensor, context, data, pipeline, or by pipeline first (--use-tp-pp-dp-mapping), which
         it refuses under its FSDP and where experts and the other weights have other replicas (parallel_state.py).
@@ -101,7 +101,7 @@ class LaunchRun:
 
     @property
     def is_even(self) -> bool:
-        """Whether all pipeline chunks of the planned run have as many layers."""
+        """Whether all pipeline chunks of a launched run have as many layers."""
         return len(set(self.chunks)) == 1
 
 

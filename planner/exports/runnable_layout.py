@@ -22,7 +22,7 @@ OTHER_DECISIONS = ("grid", "wan", "network", "reliability")  # that the plan of 
 
 
 def layout_question(instance: Instance, gpus: int) -> Instance:
-    """Return an instance to evaluate a layout without other decisions; its racks, if unstated, hold `gpus` GPUs."""
+    """Return the question in which a framework's runnable layout is timed alone; racks not stated hold `gpus` GPUs."""
     pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
     if by_site := pins.pop("layout.data_parallel_by_site", None):  # of a grid, which is left out
         pins["layout.data_parallel"] = sum(by_site.values())
@@ -31,7 +31,7 @@ def layout_question(instance: Instance, gpus: int) -> Instance:
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
-    """Return an instance whose software stack has the switches of a run; `note` adds its parts that are not modelled.
+    """Return an instance with the switches of a framework's run in its software stack; `note` adds unmodelled parts.
 
     `overlaps` may be a mapping of some of them, on or off: the others stay as they are.
     """
@@ -108,7 +108,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
-    """Write lines on a run file's switches that change the step of a plan's layout, and its seconds, if any do."""
+    """Write how a run file's own switches change the step of a plan's layout in its framework; [] if they do not."""
     question = plan.instance.replaced(pins={})
     layout = layout_values(strategy_of(run.layout))
     overlaps: tuple[Overlap, ...] = get_args(Overlap)

@@ -1,6 +1,6 @@
 """Certificates of a plan: bounds, conflicts and violations; over which space, how, and the columns excluded."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from typing import Literal
 
 from pydantic import Field
@@ -14,11 +14,10 @@ ALMOST_AS_FAST = 0.005  # share of the days, within which the cheapest plan is n
 SIMPLER_WITHIN = 0.02  # of the fewest days, within which a simpler plan is named: no prediction is that exact
 EndName = Literal["goal", "capital", "leaf_local", "simplest"]
 Decision = Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
-LISTED_VIOLATIONS = 5  # violations in a summary
 
 
 class Certificate(Frozen):
-    """The certificate of one decision of a plan: what was proven, and by which solver."""
+    """The certificate that a plan states of one decision: what was proven, and by which solver."""
 
     status: Status = Field(description="What was proven.")
     objective: float | None = Field(description="Value of the decision.")
@@ -44,7 +43,7 @@ class Certificate(Frozen):
 
 
 class CheaperPlan(Frozen):
-    """A cheaper plan in a certificate: almost as fast for less money."""
+    """A cheaper plan that a plan's objective names: almost as fast for less money."""
 
     days_to_train: float = Field(description="Its days.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
@@ -52,7 +51,7 @@ class CheaperPlan(Frozen):
 
 
 class SimplerPlan(Frozen):
-    """The plan of the simplest layout within 2 % of the fewest days, at no more money; less than predictions err."""
+    """A simpler plan that a plan's objective names: within 2 % of the fewest days, at no more money."""
 
     days_to_train: float = Field(description="Its days.")
     loss: float = Field(description="Its days over the fewest, less one: 0.009 is 0.9 % slower.")
@@ -64,7 +63,7 @@ class SimplerPlan(Frozen):
 
 
 class FreedLayout(Frozen):
-    """A plan's degrees, batch and network with the layers shared out among stages by no framework's rules."""
+    """A layout that a plan's objective names: its degrees and batch, but its layers bound by no framework's rules."""
 
     framework: str = Field(description="Whose rules bind the plan's own.")
     faster: float = Field(description="The plan's step over its step, less one: 0.005 is 0.5 % faster.")
@@ -74,7 +73,7 @@ class FreedLayout(Frozen):
 
 
 class ChoiceEnd(Frozen):
-    """One end of the choice between plans that tie: what it left, as ends decide in order."""
+    """An end of the choice between plans that tie, in a plan's objective: what it left, as ends decide in order."""
 
     name: EndName = Field(
         description="The fastest plan; within the tolerance of its days the cheapest; within the tolerance of that "
@@ -82,16 +81,14 @@ class ChoiceEnd(Frozen):
         "least, on trees of up to three tiers; of these the simplest: designs of fabric, kinds of parallelism, "
         "uneven stages, virtual stages, pipeline stages, recomputed layers, the earlier the more important."
     )
-    value: float = Field(
-        description="Days; capital in dollars; the share, of the plan that all ends leave; kinds of parallelism."
-    )
+    value: float = Field(description="Days; capital in dollars; share, of the plan that all ends leave; parallelisms.")
     days_to_train: float = Field(description="Of the plan that it leaves.")
     capital_usd: float = Field(description="The same plan's capital as the budget counts it.")
     proven: bool = Field(description="Whether no plan that ties is better in it, of each shape the cheapest looked at.")
 
 
 class ObjectiveValue(Frozen):
-    """The objective of a plan: its value, and the bound that is proven of it."""
+    """The objective that a plan states: its value, and the bound that is proven of it."""
 
     name: str = Field(description="What is minimized, as the instance names it.")
     value: float | None = Field(description="Of the plan; null: there is none.")
@@ -120,11 +117,13 @@ class ObjectiveValue(Frozen):
     simplest: SimplerPlan | None = Field(
         None, description="A plan of a simpler layout than this one; null: none was found, or it was not asked for."
     )
-    freed: FreedLayout | None = Field(None, description="Cost of the framework's rules to the plan's degrees; null: 0.")
+    freed: FreedLayout | None = Field(
+        None, description="What rules of the framework cost the plan's own degrees; null: nothing."
+    )
 
 
 def decision_of(rules: Collection[str]) -> Decision:
-    """Return the decision that has no answer where rules are in conflict that are not of the sites alone."""
+    """Return the decision that a plan's conflict names, of these rules, where they are not of the sites alone."""
     if "limits.deadline_days" in rules:  # no layout is in time, whatever else keeps it from being so
         return "layout"
     marks: dict[Decision, set[str]] = {"budget": {"limits.budget_usd"}, "sites": {"limits.facility_power_mw", "sites"}}
@@ -134,7 +133,7 @@ def decision_of(rules: Collection[str]) -> Decision:
 
 
 class Conflict(Frozen):
-    """The conflict for which there is no plan: a smallest set of rules that cannot be met together; none: unknown."""
+    """The conflict that a plan without decisions states: a smallest set of rules unmet together; none: unknown."""
 
     decision: Decision = Field(description="The decision that has no answer.")
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
@@ -147,7 +146,7 @@ class Conflict(Frozen):
 
     @property
     def in_words(self) -> str:
-        """The rules of the conflict in a sentence."""
+        """The rules of a plan's conflict in a sentence."""
         if len(self.rules) == 1:
             return f"Rule in conflict ({self.decision}): {self.rules[0]}"
         rules = ", ".join(self.rules)
@@ -155,7 +154,7 @@ class Conflict(Frozen):
 
 
 class Violation(Frozen):
-    """A rule that a plan breaks, with both of its sides in numbers."""
+    """A violation stated in a plan: a rule that the checker says it breaks, with both of its sides in numbers."""
 
     rule: str = Field(description="Its name; `checker`: the check itself failed.")
     message: str = Field(description="Both sides in words.")
@@ -165,17 +164,8 @@ class Violation(Frozen):
     recomputed: float | int | str | None = Field(None, description="What the checker finds in its place.")
 
 
-def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
-    """Yield lines that the checker disagrees with a plan, and on which rules; none where it agrees."""
-    if violations:
-        yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
-    yield from (f"  {violation.rule}: {violation.message}" for violation in violations[:LISTED_VIOLATIONS])
-    if len(violations) > LISTED_VIOLATIONS:
-        yield f"  and {len(violations) - LISTED_VIOLATIONS} more, in the plan's violations"
-
-
 class LayoutChoices(Frozen):
-    """The choices of a layout in a joint proof that divide the model and its sequences."""
+    """The choices that a plan's joint proof states of a column: those of a layout that divide model and sequences."""
 
     tensor_parallel: int = Field(description="As in the layout.")
     tensor_parallel_inner: int = Field(1, description="As in the layout.")
@@ -190,10 +180,7 @@ class LayoutChoices(Frozen):
 
 
 class ExcludedColumn(LayoutChoices):
-    """A way to divide the model that would beat the bound on a free network, and whose every choice the sites refused.
-
-    It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
-    """
+    """A column that a plan's joint proof lists: faster than the bound on a free network, all refused by sites."""
 
     recompute: Literal["none", "selective"] = Field(
         "none", description="What a layer keeps that is not recomputed whole; others are, as memory asks."
@@ -205,13 +192,13 @@ class ExcludedColumn(LayoutChoices):
     )
     stages_per_rack: int = Field(1, description="As in the layout.")
     min_data_parallel: int = Field(description="Fewest replicas that it covers.")
-    max_data_parallel: int = Field(description="Most replicas that it covers.")
+    max_data_parallel: int = Field(description="Most replicas that it covers, in any micro-batches.")
     lower_bound_days: float = Field(description="Least days with these replicas on a network without contention.")
     reason: Literal["refused"] = Field("refused", description="Sites and budget refuse every faster choice.")
 
 
 class JointProof(Frozen):
-    """The proof of the joint optimum, as far as it is not in its value and bound."""
+    """The proof of the joint optimum that a plan states, as far as it is not in its value and bound."""
 
     fabric_free_bound_days: float | None = Field(
         None, description="No plan is faster over any fabric: the least days of all columns on a free network."
@@ -230,9 +217,7 @@ class JointProof(Frozen):
     min_fabric_usd_per_wired_gpu: float | None = Field(
         None, description="Least price of a GPU's link and leaf port, which those racks leave room for."
     )
-    columns: tuple[ExcludedColumn, ...] = Field(
-        (), description="Every column whose least days on a free network are below the bound."
-    )
+    columns: tuple[ExcludedColumn, ...] = Field((), description="Columns whose least days on a free network beat it.")
     alternatives: tuple["AlternativeProof", ...] = Field(
         (),
         description="The proofs that no plan on another GPU and rack of the instance ends sooner, in their order; for "
@@ -241,7 +226,7 @@ class JointProof(Frozen):
 
 
 class AlternativeProof(Frozen):
-    """The joint proof for one alternative to the hardware, or for another month in which training starts."""
+    """The joint proof that a plan states for an alternative hardware, or for another month in which training starts."""
 
     accelerator: str = Field(description="Its GPU.")
     rack: str = Field(description="Its rack.")
@@ -249,9 +234,7 @@ class AlternativeProof(Frozen):
         None, description="Of the goal finish_date: nothing that becomes ready later is in the question; else null."
     )
     least_days: float | None = Field(description="The fewest days of a plan on it that are proven; null: it has none.")
-    bound_days: float = Field(
-        description="Days below which no plan on it is: none ends before the bound, or none meets the deadline."
-    )
+    bound_days: float = Field(description="Days below which no plan on it is: none ends sooner, or meets the deadline.")
     proof: JointProof = Field(description="What sites and budget refused of it.")
 
 
@@ -304,49 +287,43 @@ POOL_MINIMIZES = "days to train by this pool alone, at its share of the batch"
 SMALL_BATCH = 12  # sequences up to which shares are counted one by one
 
 SPACE = (
-    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
-    f"{MAX_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
-    "every pipeline, interleaved in chunks as equal as can be; "
-    f"micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; of all of these what the framework has; "
+    f"TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to {MAX_CONTEXT_RACKS} "
+    "racks (micro-batches of one sequence); experts shared evenly; every pipeline, interleaved in chunks as equal as "
+    f"can be; micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; of all of these what the framework has; "
     "stages packed in racks; every count of replicas and micro-batches; any layers and recomputed layers by stage, "
-    "dense layers before those with experts all in the first chunk of the first stage; "
-    "whole blocks of racks at any sites; every number of stripes; "
-    "one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of one switch, spines and cores of "
-    "any with the leaf's rate, planes and price of links, super-spines of the cores' model; "
-    "NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; "
-    "leaf domains of any whole units of racks; a single switch, two tiers, three tiers with pods of all or of some "
-    "leaf domains, every number of uplinks and bundle of leaves and of spines, core boxes that the positions of all "
-    "spines share in turn; "
-    "four tiers at the slowdowns of their leaves with any number of uplinks, "
-    "sends and allreduces each times 1, 1.5, 2, 4 or any, each core of a zone with equally many spine positions, "
-    "super-spine boxes that the positions above all cores share in turn; "
-    "dragonflies with every bundle and number of links between groups; "
-    "WAN gateways; links at one price or by length; every number of stripes; "
-    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it; "
-    "where the instance counts failures every way to go on behind a stop that it allows, checkpoints in storage or "
-    "memory at the interval of a closed form, at each site the fewest spare racks for each share of time that it "
-    "lists, and idle GPUs of racks cabled as spares or not; where it counts them by link, NICs over as many lanes at "
-    "all sites"
+    "dense layers before those with experts all in the first chunk of the first stage; whole blocks of racks at any "
+    "sites; every number of stripes; one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of "
+    "one switch, spines and cores of any with the leaf's rate, planes and price of links, super-spines of the cores' "
+    "model; NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; leaf domains of any "
+    "whole units of racks; a single switch, two tiers, three tiers with pods of all or of some leaf domains, every "
+    "number of uplinks and bundle of leaves and of spines, core boxes that the positions of all spines share in turn; "
+    "four tiers at the slowdowns of their leaves with any number of uplinks, sends and allreduces each times 1, 1.5, "
+    "2, 4 or any, each core of a zone with equally many spine positions, super-spine boxes that the positions above "
+    "all cores share in turn; dragonflies with every bundle and number of links between groups; WAN gateways; links at "
+    "one price or by length; every number of stripes; one width of fibre between every two sites, its routes and "
+    "protection designed where the instance asks for it; where the instance counts failures every way to go on behind "
+    "a stop that it allows, checkpoints in storage or memory at the interval of a closed form, at each site the fewest "
+    "spare racks for each share of time that it lists, and idle GPUs of racks cabled as spares or not; where it counts "
+    "them by link, NICs over as many lanes at all sites"
 )
 OUTSIDE = (
-    "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; "
-    "NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
-    "several columns at once; "
-    "several families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; "
-    "leaf domains that part a CP group; unequal bundles; "
-    "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
-    "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
-    "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"
+    "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; NIC "
+    "sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; several columns at once; several "
+    "families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; leaf domains that "
+    "part a CP group; unequal bundles; pods, zones and groups of more rails than their count needs (groups under "
+    "valiant have any), zones and groups on shortest paths of more pods or domains than their count needs; two-tier "
+    "pods that nothing joins; four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or "
+    "a WAN gateway"
 )
 
 
 def declared_space(rules: FrameworkRules) -> str:
-    """Return the space that a joint bound is over, with the rules of a framework that keep it narrower."""
+    """Return the declared space that a plan states its joint bound is over, narrowed by its framework's rules."""
     return f"{SPACE}; as {rules.framework} runs it: {rules.text}" if rules.framework else SPACE
 
 
 def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wavelengths: int) -> str:
-    """Write, for the certificate of a plan's sites, what the split over sites was given."""
+    """Write what the certificate of a plan's sites says was given: the column, its blocks and its wavelengths."""
     return (
         f"the column (TP {tensor}, CP {context}, PP {pipeline}, {replicas} replicas), "
         f"the blocks of each part with their templates, and {wavelengths} wavelengths between sites"
@@ -354,12 +331,12 @@ def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wave
 
 
 def given_to_pool(racks: int | None, slowdown: float) -> str:
-    """Write, for the certificate of a pool, for which racks and which network it holds."""
+    """Write what the certificate of a pool in a plan says was given: its racks and its network's slowdown."""
     return f"{racks} racks; pipeline sends and all-reduces {slowdown:.3f}x the NIC's ideal"
 
 
 def joint_mark(minimizes: str, *, grid: bool, columns: int) -> str:
-    """Return the mark of a joint bound: recomputed by the checker, recomputed in part, or on trust.
+    """Return how a plan's certificates mark the joint bound: recomputed by the checker, in part, or on trust.
 
     The checker enumerates columns again, and trusts the MILP for the maximum racks, which the sites' model gives for an
     instance with a `grid`, and for the `columns` columns that `proof` lists as refused.

@@ -53,7 +53,7 @@ def kind_of(data: Any) -> Kind | None:
 
 
 def of_kind(data: Mapping[str, Any], where: str, due: Kind) -> dict[str, Any]:
-    """Return a file's data without the editors' `$schema`. InputError: another kind of file than is due; what to do."""
+    """Return the data of a plan file, or another kind that is due, without `$schema`. InputError: of another kind."""
     kind = kind_of(data)
     # A question may be the rest of an instance.
     if kind is not None and kind != due and (kind, due) != ("question", "instance"):

@@ -9,11 +9,10 @@ from planner.instance.base_types import Frozen
 from planner.instance.network import FabricFamily
 from planner.instance.reliability import CheckpointTarget, Recovery
 from planner.plan.certificate import Certificate
-from planner.units import words
 
 
 class Assumptions(Frozen):
-    """Assumptions of a plan's step time about the network, which may be no slower."""
+    """What a plan's layout section assumes of the network for its step time, which may be no slower."""
 
     pipeline_send_slowdown: float = Field(description="Pipeline exchange over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks over the NIC's ideal.")
@@ -22,7 +21,7 @@ class Assumptions(Frozen):
 
 
 class LayoutMetrics(Frozen):
-    """Metrics that are predicted of a plan's layout."""
+    """The metrics in the layout section of a plan, all predicted."""
 
     step_seconds: float = Field(description="One optimiser step.")
     breakdown_seconds: dict[str, float] = Field(description="Parts that sum to step_seconds.")
@@ -50,44 +49,17 @@ class LayoutMetrics(Frozen):
 
     @property
     def fits_memory(self) -> bool:
-        """Return whether the fullest GPU can hold what the plan's layout needs."""
+        """Whether the memory that a plan's metrics state of the fullest GPU is within its limit."""
         return self.memory_bytes_per_gpu <= self.memory_limit_bytes
 
 
-STEP_PARTS = {  # parts of a step in words by the row that they belong to, in the order of the rows
-    "compute": {
-        "gemm": "matrix products",
-        "attention": "attention",
-        "elementwise": "elementwise work",
-        "quantise": "quantisation",
-        "recompute": "recomputation",
-        "head": "embedding and loss",
-        "optimizer": "optimiser",
-    },
-    "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
-    "context exchange": {"context_parallel": "context-parallel exchange"},
-    "expert exchange": {"expert_parallel": "expert exchange"},
-    "data exchange": {"data_parallel": "data-parallel exchange"},
-    "exchange between sites": {"between_sites": "exchange between sites"},
-    "sharding exchange": {"sharding": "ZeRO exchange"},
-    "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
-    "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
-    "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
-}
-PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
-PART_NAMES |= {"state": "model states", "working": "working buffers"}  # of a GPU's memory
 DEGREES = "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"
 STAGE_DEGREES = DEGREES[:2]  # whose product is the GPUs of a stage of a replica
 LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes
 
 
-def name_of_part(key: str) -> str:
-    """Return the name of a part of a plan's step, or of a GPU's memory, in words."""
-    return PART_NAMES.get(key, words(key))
-
-
 class LayoutPlan(Frozen):
-    """The layout of a plan: the parallel strategy of a training step."""
+    """The layout section of a plan: the parallel strategy of a training step."""
 
     accelerator: str = Field("", description="GPU that was chosen, where the hardware has alternatives.")
     tensor_parallel: int = Field(description="GPUs that share each matrix (TP).")
@@ -122,27 +94,27 @@ class LayoutPlan(Frozen):
 
     @property
     def degrees(self) -> tuple[int, int, int]:
-        """Degrees of tensor, context and expert parallelism of the plan's layout."""
+        """Degrees of tensor, context and expert parallelism in the layout section of a plan."""
         return self.tensor_parallel, self.context_parallel, self.expert_parallel
 
     @property
     def stage_gpus(self) -> int:
-        """GPUs of one pipeline stage of a replica in the plan's layout."""
+        """GPUs of one pipeline stage of a replica, by the layout section of a plan."""
         return self.tensor_parallel * self.context_parallel
 
     @property
     def racks_gpus(self) -> int:
-        """GPUs at work in the racks that stages of the plan's layout share, or that one stage of a replica takes."""
+        """GPUs at work in racks that stages share, or that a replica's stage takes, by the layout section of a plan."""
         return self.stages_per_rack * self.replicas_per_rack * self.stage_gpus
 
     @property
     def sequences(self) -> int:
-        """Sequences of a step in the plan's layout."""
+        """Sequences of a step, by the layout section of a plan."""
         return self.data_parallel * self.microbatches_per_step * self.microbatch_sequences
 
     @property
     def rack_stages(self) -> int:
-        """Groups of racks for the layout's different stages: what the fabric joins and the placement places."""
+        """Groups of racks for different stages, by a plan's layout section: what its fabric joins, and is placed."""
         return -(-self.pipeline_parallel // self.stages_per_rack)
 
 
@@ -160,12 +132,12 @@ class PoolsPlan(Frozen):
 
 
 def layout_in_short(layout: LayoutPlan) -> str:
-    """Write a plan's layout in short: the degrees of parallelism above 1, pipeline and data always, chunks a stage."""
+    """Write the layout section of a plan in short: degrees above 1, pipeline and data always, chunks a stage."""
     return in_short((*layout.degrees, layout.pipeline_parallel, layout.data_parallel), layout.virtual_stages)
 
 
 def in_short(degrees: tuple[int, int, int, int, int], virtual_stages: int) -> str:
-    """Write in short a layout's tensor, context, expert, pipeline and data parallelism, and chunks a stage."""
+    """Write in short, as a plan states them, a layout's TP, CP, EP, PP and DP degrees, and chunks a stage."""
     *inner, pipeline, data = degrees
     parts = [f"{name} {degree}" for name, degree in zip(("TP", "CP", "EP"), inner, strict=True) if degree > 1]
     chunks = f", v {virtual_stages}" if virtual_stages > 1 else ""
@@ -195,7 +167,7 @@ class ReliabilityPlan(Frozen):
 
 
 class Tier(Frozen):
-    """One tier of switches of a site's fabric in a plan."""
+    """One tier of switches in the fabric section of a plan."""
 
     name: Literal["leaf", "spine", "core", "super-spine"] = Field(description="Of the tier.")
     switch: str = Field("", description="Its box, by name; empty: the leaf's.")
@@ -207,7 +179,7 @@ class Tier(Frozen):
 
 
 class WanGateway(Frozen):
-    """The WAN gateway of a plan's site: switches, not in tiers, at which wavelengths end; counts over all networks."""
+    """A site's WAN gateway in a plan's fabric section: switches where wavelengths end; counts over all networks."""
 
     wan_gbps: float = Field(description="Rate of the wavelengths that end here, each way.")
     wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")
@@ -222,7 +194,7 @@ class WanGateway(Frozen):
 
 
 class SharedLink(Frozen):
-    """Slowdowns in a plan over the NIC's ideal on one kind of link that pipeline exchange and rings share."""
+    """Slowdowns in a plan's fabric section, over the NIC's ideal, of a kind of link that sends and rings share."""
 
     link: Literal["nic", "leaf", "pod", "zone"] = Field(description="A GPU's NIC, or the uplinks.")
     pipeline_send_slowdown: float = Field(description="Of pipeline exchange alone.")
@@ -231,7 +203,7 @@ class SharedLink(Frozen):
 
 
 class SiteFabric(Frozen):
-    """The fabric of one site of a plan; counts are of switches and of cables of all planes, not its WAN gateway's."""
+    """The fabric of one site in a plan's fabric section; switches and cables of all planes, not its WAN gateway's."""
 
     switch: str = Field(description="The box of a leaf, by name.")
     planes: int = Field(description="Networks side by side.")
@@ -272,23 +244,21 @@ class SiteFabric(Frozen):
     p2p_seconds: float = Field(description="One pipeline send as built, in seconds.")
     pipeline_send_slowdown: float = Field(description="Pipeline exchange as built over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks as built over the NIC's ideal.")
-    shared_links: tuple[SharedLink, ...] = Field(
-        (), description="That both cross at once; empty where the schedule never lets them meet."
-    )
+    shared_links: tuple[SharedLink, ...] = Field((), description="Those that both cross at once; empty: none meet.")
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The switch model of each tier of a plan's fabric, by the tier's name."""
+        """The switch model of each tier in a plan's fabric section, by the tier's name."""
         return tuple(tier.switch or self.switch for tier in self.tiers)
 
     @property
     def boxes(self) -> str:
-        """Every switch box of the tiers of a plan's fabric, by name, in words."""
+        """Every switch box that a plan's fabric section names in its tiers, in words."""
         return " and ".join(dict.fromkeys(self.models))
 
 
 class TransportFactor(Frozen):
-    """The transport factor of a plan: slowdown in runs on a reference tree, which replaces the constant."""
+    """The transport section of a plan: slowdown in runs on a reference tree, which replaces the constant."""
 
     transport: Literal["ecmp", "spray", "adaptive"] = Field(description="That was simulated.")
     pattern: Literal["permutation"] = Field("permutation", description="Of the flows.")
@@ -303,14 +273,12 @@ class TransportFactor(Frozen):
 
 
 class FabricAlternative(Frozen):
-    """Another kind of fabric for the same hosts of a plan: its cheapest design, or why there is none."""
+    """A kind of fabric that a plan's fabric section lists for the same hosts: its cheapest design, or why none."""
 
     name: str = Field(description="Family and tiers.")
     lost: str = Field(description="Why it was not chosen; empty for the fabric that was.")
     fabric: SiteFabric | None = Field(None, description="Its cheapest design; null where none keeps the rules.")
-    bisection_tbps: float | None = Field(
-        None, description="Rate in each direction between two halves of the GPUs, at the narrowest tier or cut."
-    )
+    bisection_tbps: float | None = Field(None, description="Rate each way between two halves of the GPUs, at least.")
     ecmp_tail: float | None = Field(
         None, description="Slowest flow of a random permutation over a NIC's line rate, a path a flow; null: not known."
     )
@@ -328,7 +296,7 @@ class FabricPlan(Frozen):
 
 
 class Assignment(Frozen):
-    """The placement of a piece of a stage's replica group on one leaf domain, in a plan."""
+    """A piece of a stage's replica group in a plan's placement section: its racks on one leaf domain."""
 
     stage: int = Field(description="Rack stage, from 0.")
     leaf_domain: int = Field(description="Leaf domain, from 0.")
@@ -361,7 +329,7 @@ class PlacementPlan(Frozen):
 
 
 class Site(Frozen):
-    """One open site of a plan."""
+    """One open site in the sites section of a plan."""
 
     id: str = Field(description="Of its node.")
     balancing_authority: str = Field(description="Its area.")
@@ -378,7 +346,7 @@ class Site(Frozen):
 
 
 class Link(Frozen):
-    """The wide-area link between two sites of a plan."""
+    """The wide-area link between two sites in the sites section of a plan."""
 
     a: str = Field(description="Site at one end.")
     b: str = Field(description="Site at the other end.")
@@ -392,28 +360,28 @@ class Link(Frozen):
 
 
 class Flow(Frozen):
-    """Power flow on a corridor of the grid in a plan, positive from a to b."""
+    """Power flow on a corridor of the grid in the sites section of a plan, positive from a to b."""
 
     line: str = Field(description="Its id.")
     mw: float = Field(description="Power from a to b, in MW; below 0: the other way.")
 
 
 class NewCircuits(Frozen):
-    """Circuits that a plan builds in a corridor of the grid."""
+    """Circuits that the sites section of a plan builds in a corridor of the grid."""
 
     line: str = Field(description="Its id.")
     circuits: int = Field(description="That are built.")
 
 
 class Upgrade(Frozen):
-    """Steps of interconnect that a plan buys at a node of the grid."""
+    """Steps of interconnect that the sites section of a plan buys at a node of the grid."""
 
     node: str = Field(description="Whose interconnect grows.")
     steps: int = Field(description="That are bought.")
 
 
 class Excess(Frozen):
-    """How far a plan breaks a soft rule of the grid, and what that weighs."""
+    """How far a plan's sites section breaks a soft rule of the grid, and what that weighs."""
 
     rule: str = Field(description="The row: headroom[PJM].")
     amount: float = Field(description="By which it is broken, in its unit.")
@@ -422,7 +390,7 @@ class Excess(Frozen):
 
 
 class ScenarioRun(Frozen):
-    """How the sites of a plan run in one scenario of the grid."""
+    """How the sites section of a plan runs its sites in one scenario of the grid."""
 
     running_mw: dict[str, float] = Field(description="What each site draws.")
     generation_mw: dict[str, float] = Field(default_factory=dict, description="Power that each node feeds in, in MW.")
@@ -447,12 +415,12 @@ class SitesPlan(Frozen):
 
     @property
     def excess_usd(self) -> float:
-        """Price of a year of the soft grid rules that a plan breaks: not billed, but counted to compare plans."""
+        """Price of a year of soft grid rules that a plan's sites section breaks: not billed, only compared."""
         return math.fsum(over.usd_per_year for over in self.excess)
 
 
 class ExchangeForm(Frozen):
-    """One form (ring, tree, hierarchical) that the gradient exchange of a plan's sites could take."""
+    """A form (ring, tree, hierarchical) of gradient exchange that a plan's wide-area section compares."""
 
     name: Literal["ring", "tree", "hierarchical"] = Field(description="How sites exchange gradients.")
     order: tuple[str, ...] = Field(description="Sites around the ring; the root first; group after group.")
@@ -461,7 +429,7 @@ class ExchangeForm(Frozen):
 
 
 class WanRoute(Frozen):
-    """A share of a wide-area demand on one fibre route in a plan, and its backup route while that is cut."""
+    """A share of a demand on one fibre route in a plan's wide-area section, and its backup route while that is cut."""
 
     share: float = Field(description="Of the demand.")
     edges: tuple[str, ...] = Field(description="Ids from end to end.")
@@ -474,7 +442,7 @@ class WanRoute(Frozen):
 
 
 class WanDemand(Frozen):
-    """What the wide area of a plan carries between two sites."""
+    """What the wide-area section of a plan carries between two sites."""
 
     name: str = Field(description="Of the demand.")
     a: str = Field(description="Site at one end.")
@@ -488,7 +456,7 @@ class WanDemand(Frozen):
 
 
 class WanEdge(Frozen):
-    """A lit fibre edge in the wide area of a plan."""
+    """A lit fibre edge in the wide-area section of a plan."""
 
     id: str = Field(description="Of the edge.")
     a: str = Field(description="Fibre node or site at one end.")

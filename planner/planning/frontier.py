@@ -28,7 +28,8 @@ from planner.physics import ticking
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.step_prediction import days_of
 from planner.plan.certificate import ObjectiveValue
-from planner.plan.plan import Curve, CurvePoint, Plan, as_asked, changed_decisions, digest
+from planner.plan.plan import Curve, CurvePoint, Plan, as_asked
+from planner.plan.plan_figures import changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.changed_instance import in_days_of_training
 from planner.planning.hardware_choice import best_choice, named

@@ -1,11 +1,9 @@
-"""Statements of a plan on its decisions: their type, figures in a reader's words, and what each section says.
-
-In order: the layout and the days of a run; sites and fibre; fabrics, placement, and a fabric without a workload.
-"""
+"""Statements of a plan on its decisions: their type, figures in a reader's words, and what each section says."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
+from planner import units
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.instance.software import CORE_ATTENTION
@@ -17,21 +15,8 @@ from planner.physics.training import step_prediction
 from planner.plan import plan_sections
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import STEP_PARTS, LayoutPlan, SiteFabric, name_of_part
-from planner.units import (
-    amount,
-    counted,
-    duration,
-    gap,
-    memory,
-    money,
-    power,
-    ratio,
-    short,
-    short_percent,
-    storage,
-    to_one,
-)
+from planner.plan.plan_sections import LayoutPlan, SiteFabric
+from planner.units import amount, counted, duration, memory, money, power, ratio, short, short_percent, to_one
 
 Kind = Literal["fault", "verdict", "figure", "choice", "rejected", "limit", "warning", "proof"]
 Topic = Literal[
@@ -41,6 +26,24 @@ Topic = Literal[
 BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
 SECTIONS = (*get_args(Topic), *BY_KIND.values())
 CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
+STEP_PARTS = {  # parts of a step in words by the row that they belong to, in the order of the rows
+    "compute": {
+        "gemm": "matrix products", "attention": "attention", "elementwise": "elementwise work",
+        "quantise": "quantisation", "recompute": "recomputation", "head": "embedding and loss",
+        "optimizer": "optimiser",
+    },
+    "tensor exchange": {"tensor_parallel": "tensor-parallel exchange"},
+    "context exchange": {"context_parallel": "context-parallel exchange"},
+    "expert exchange": {"expert_parallel": "expert exchange"},
+    "data exchange": {"data_parallel": "data-parallel exchange"},
+    "exchange between sites": {"between_sites": "exchange between sites"},
+    "sharding exchange": {"sharding": "ZeRO exchange"},
+    "pipeline sends": {"pipeline_send": "pipeline sends", "ring_wait": "pipeline sends behind rings"},
+    "pipeline bubble": {"pipeline_bubble": "pipeline bubble", "chunk_wait": "waits of uneven chunks"},
+    "host": {"launch": "kernel launches", "cpu_overhead": "framework overhead", "offload": "offload"},
+}  # fmt: skip
+PART_NAMES = {part: name for row in STEP_PARTS.values() for part, name in row.items()}
+PART_NAMES |= {"state": "model states", "working": "working buffers"}  # of a GPU's memory
 
 
 class Statement(NamedTuple):
@@ -55,7 +58,7 @@ class Statement(NamedTuple):
 
     @property
     def section(self) -> str:
-        """The section of a summary in which the statement is read."""
+        """The section of a summary that a statement on a plan's decisions belongs to."""
         return BY_KIND.get(self.kind, self.topic)
 
 
@@ -76,7 +79,7 @@ def rate(gbps: float) -> str:
 
 def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     """State the certificate of a decision: status, gap, seconds and solver, and who checked it."""
-    proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
+    proven = "no bound" if certificate.gap is None else f"gap {units.gap(certificate.gap)}"
     checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
     binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""
     by = f"{certificate.seconds:,.1f} s by {certificate.solver}"
@@ -84,7 +87,7 @@ def proof_of(topic: Topic, certificate: Certificate) -> Statement:
 
 
 def layout(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
-    """State a layout's degrees, schedule and memory, and the parts of its step."""
+    """State, of a plan's decisions, the layout: degrees, schedule and memory, and the parts of its step."""
     metrics = layout.metrics
     yield Statement("choice", "layout", _degrees(plan, layout), True)
     each = counted(layout.microbatch_sequences, "sequence")
@@ -180,8 +183,13 @@ class DaysPart(NamedTuple):
     is_sum: bool = False
 
 
+def name_of_part(key: str) -> str:
+    """Write in words, for statements, a part of a plan's step or of a GPU's memory."""
+    return PART_NAMES.get(key, units.words(key))
+
+
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return a plan's nonzero days: of steps by part with their sum, lost by cause or by availability, and in all."""
+    """Return the nonzero days that a plan's statements part: steps by part with their sum, lost ones, and in all."""
     if plan.layout is None:
         return []
     metrics = plan.layout.metrics
@@ -240,7 +248,7 @@ def _with_stops(plan: Plan, reliability: plan_sections.ReliabilityPlan, layout: 
     yield Statement("figure", "days", f"{stop}. By cause{rates}: {', '.join(causes)}.")
     copied = recovery == "elastic" and layout.zero_stage > 0
     copies = "; each step ends with a copy of the sharded state to memory of neighbours" if copied else ""
-    size = storage(reliability.checkpoint_bytes)
+    size = units.storage(reliability.checkpoint_bytes)
     target = "storage" if reliability.checkpoint_target == "storage" else "memory of neighbours"
     text = f"No checkpoint is written behind the first ({size})"
     if (between := reliability.checkpoint_interval_seconds) is not None:

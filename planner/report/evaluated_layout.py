@@ -3,8 +3,9 @@
 from itertools import groupby
 
 from planner.physics.training import step_errors
-from planner.plan.plan_sections import LayoutMetrics, name_of_part
+from planner.plan.plan_sections import LayoutMetrics
 from planner.planning.evaluate import Evaluation
+from planner.report.decisions import name_of_part
 from planner.units import counted
 
 

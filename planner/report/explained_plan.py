@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from planner.models import NodeLoad, Relaxation
-from planner.plan.certificate import disagreement
 from planner.planning.explanation import SHOWN, Explanation, Other, OtherStart, Worth, changed_in_words
 from planner.report.evaluated_layout import memory_lines, time_lines
+from planner.report.verdict import disagreement
 from planner.units import amount, money, power, short
 
 

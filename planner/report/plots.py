@@ -1,27 +1,22 @@
-"""Plots with matplotlib: of a sweep's rows, with their names and units, of plans and of curves; the page of a sweep.
-
-Of a sweep: points and frontiers, points without a plan, and a strip of decision changes.
-"""
+"""Plots with matplotlib: of a sweep's rows, with their names and units, of plans and of curves; the page of a sweep."""
 
 import difflib
 import io
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from itertools import accumulate, chain, groupby, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from planner.errors import InputError, needed
-from planner.files import MAX_DIGITS, csv_rows, json_lines, leaves, read_text, unescaped
-from planner.plan.plan import LANES, Curve, Plan, changed_decisions, decisions_of, proven_knee
-from planner.plan.plan_sections import name_of_part
+from planner.plan.plan import Curve, Plan, proven_knee
+from planner.plan.plan_figures import LANES, changed_decisions, decisions_of
+from planner.report.decisions import name_of_part
 from planner.report.page.charts import ChartLine, Point
 from planner.report.page.page_parts import PageTable, template
-from planner.sweeps.row_store import LINES, flat_curve, read_parquet
+from planner.sweeps.row_store import FlatRow, number, planned, why_none
 from planner.units import amount, counted, money, power, short
 
 if TYPE_CHECKING:
@@ -83,68 +78,15 @@ def plain(name: str) -> str:
     return " ".join(SPELLED.get(word, word) for word in name.split("_"))
 
 
-Row = dict[str, Any]
 Sense = Literal["min", "max"]
 # By what the option --frontier says, x first; none: no frontier.
 SENSES: dict[str, tuple[Sense, Sense] | None] = {
     **{"min-min": ("min", "min"), "max-min": ("max", "min"), "min-max": ("min", "max"), "max-max": ("max", "max")},
     "none": None,
 }
-NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Read a sweep's rows to plot: JSON lines (less a torn last one), CSV or Parquet. InputError: there are none."""
-    if path.suffix == ".parquet":
-        numbered = list(enumerate(read_parquet(path), 1))
-    else:
-        remedy = "give the rows of `planner sweep`"
-        text = read_text(path, remedy)
-        if path.suffix == ".csv":
-            cells = csv_rows(path, text)
-            head = next(cells, (1, []))[1]
-            numbered = [(line, {key: cell or None for key, cell in zip(head, row, strict=True)}) for line, row in cells]
-        else:
-            numbered = [(line, flattened(row)) for line, row in json_lines(path, text, remedy, torn=True)]
-    rows: dict[Any, Row] = {}
-    for number, found in numbered:
-        where = f"{path}: line {number}"
-        row = {key: value for key, value in found.items() if value is not None}
-        if path.suffix not in LINES:
-            texts = {key: value for key, value in row.items() if isinstance(value, str)}
-            for key, text in texts.items():
-                if not NUMBER.fullmatch(text):
-                    row[key] = {"true": True, "false": False}.get(text.lower(), unescaped(text))
-                elif not math.isfinite(float(text)):
-                    problem = f"{text[:40]} is beyond the largest number of 1.8e308; give a finite figure"
-                    raise InputError(f"{where}: {key}: {problem}")
-                else:
-                    whole = text.lstrip("+-").isdigit() and len(text) < MAX_DIGITS
-                    row[key] = int(text) if whole else float(text)
-        if not isinstance(row.get("index", 0), int):
-            raise InputError(f"{where}: index: must be a whole number (is {row['index']}); give the rows of a sweep")
-        rows[row.get("key", number)] = row  # of each point the latest
-    if not rows:
-        raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
-    return list(rows.values())
-
-
-def flattened(row: dict[str, Any]) -> Row:
-    """Return a sweep's row on one level; entries of lists go by their id or name, else by position."""
-    plain = {key: value for key, value in row.items() if key not in ("schema_version", "base", "curve")}
-    plain |= {key: "; ".join(row[key]) for key in ("rules", "extrapolated") if row.get(key)}
-    figures: Row = {}
-    for path, value in leaves(plain, entry=".{}"):  # figures of the point and of the plan go by their own names
-        figures.setdefault(path.removeprefix("plan." if path.startswith("plan.") else "point."), value)
-    return figures | flat_curve(row.get("curve"))
-
-
-def planned(row: Row) -> bool:
-    """Return whether a sweep's row has a plan, and so a point in the plot."""
-    return row.get("status") in ("optimal", "feasible")
-
-
-def check_path(rows: Sequence[Row], option: str, path: str) -> None:
+def check_path(rows: Sequence[FlatRow], option: str, path: str) -> None:
     """Require that some sweep row has a plot's path; the error names the option and the nearest path there is."""
     known = sorted({key for row in rows for key in row})
     if path in known:
@@ -160,13 +102,6 @@ def check_path(rows: Sequence[Row], option: str, path: str) -> None:
     raise InputError(f"{option} {path}: no row has this figure; {hint} `planner compare ROWS` lists figures")
 
 
-def number(row: Row, path: str) -> float | None:
-    """Return a figure of a sweep's row that is a finite number, or None."""
-    value = row.get(path)
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if plain and value is not None else None
-
-
 def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
     """Return the indices of plotted points that no other dominates, by ascending x; the first of equal ones."""
     sx, sy = (1.0 if sense == "min" else -1.0 for sense in senses)
@@ -176,7 +111,7 @@ def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense])
     return sorted(kept, key=lambda i: points[i][0])
 
 
-def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, str]]]:
+def lanes_of(rows: Sequence[FlatRow], x: str) -> dict[str, list[tuple[float, float, str]]]:
     """Return the plot's strip of decisions that change along x, as bands: first and last x, and value; rows by x."""
     lanes, decided = {}, [(number(row, x) or 0.0, decisions_of(row)) for row in rows]
     for name in LANES:
@@ -187,13 +122,13 @@ def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[tuple[float, float, 
     return lanes
 
 
-def changes_of(rows: Sequence[Row], x: str) -> list[str]:
+def changes_of(rows: Sequence[FlatRow], x: str) -> list[str]:
     """Describe each decision change of a plotted sweep, in the order of x: `at $64B a third site opens: palo-verde`."""
     changes = ((after.get(x), changed_decisions(before, after).values()) for before, after in pairwise(rows))
     return [f"at {quantity(x, at)} {what}" for at, decisions in changes for what in decisions]
 
 
-def draw_strip(axes: "Axes", rows: Sequence[Row], x: str) -> list[tuple["Artist", "Text"]]:
+def draw_strip(axes: "Axes", rows: Sequence[FlatRow], x: str) -> list[tuple["Artist", "Text"]]:
     """Draw a plot's strip of decision changes; rows by x, one an x, its scale set. Return each bar with its text."""
     lanes, texts = lanes_of(rows, x), list[tuple["Artist", "Text"]]()
     axes.set_yticks(range(len(lanes)), list(lanes), fontsize=7.5)
@@ -267,7 +202,7 @@ def title(request: PlotRequest) -> str:
     return f"{label(request.y)} over {label(request.x)}{by}"
 
 
-def facets_of(rows: Sequence[Row], facet: str | None) -> list[tuple[str, list[Row]]]:
+def facets_of(rows: Sequence[FlatRow], facet: str | None) -> list[tuple[str, list[FlatRow]]]:
     """Divide a sweep's rows into the facets of a plot, by the value of a path in order; one facet without it."""
     if facet is None:
         return [("", list(rows))]
@@ -286,7 +221,7 @@ def by_value(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
 
-def draw_sweep(rows: Sequence[Row], request: PlotRequest, figure: "Figure") -> None:
+def draw_sweep(rows: Sequence[FlatRow], request: PlotRequest, figure: "Figure") -> None:
     """Draw a plot of a sweep's rows. InputError: no points, too many facets, or colours of too many words."""
     parts = facets_of(rows, request.facet)
     strips = [best_rows(part, request) for _, part in parts]
@@ -323,10 +258,10 @@ def draw_sweep(rows: Sequence[Row], request: PlotRequest, figure: "Figure") -> N
         figure.text(0.02, foot / height * (1 - (level + 0.4) / len(lines)), text, fontsize=7.5, va="center")
 
 
-def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
+def best_rows(rows: Sequence[FlatRow], request: PlotRequest) -> list[FlatRow]:
     """Return a plot's best row for each x, of smallest y (or largest, by its senses), for the strip of decisions."""
     sign = -1.0 if request.senses is not None and request.senses[1] == "max" else 1.0
-    best: dict[float, tuple[float, Row]] = {}
+    best: dict[float, tuple[float, FlatRow]] = {}
     for row in rows:
         at, value = number(row, request.x), number(row, request.y)
         if planned(row) and at is not None and value is not None and (at not in best or sign * value < best[at][0]):
@@ -370,7 +305,7 @@ def tick(path: str, value: float, _: object = None) -> str:
     return quantity(path, value) if "usd" in path else short(value)
 
 
-def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict[Any, str] | None) -> None:
+def _panel(axes: "Axes", rows: Sequence[FlatRow], request: PlotRequest, shades: dict[Any, str] | None) -> None:
     plans = [(number(row, request.x), number(row, request.y), row) for row in rows if planned(row)]
     points = [((x, y), row) for x, y, row in plans if x is not None and y is not None]
     color, groups = request.color, list[tuple[list[Point], str, str]]()
@@ -421,15 +356,8 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
         axes.legend(handles, names, title=heading, edgecolor="none", loc="best", **sizes)
 
 
-def why_none(row: Row) -> str:
-    """Return why a sweep's row has no plan: its status and the rules in conflict, or else the reason."""
-    status = str(row.get("status") or "no status")
-    why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
-    return f"{status}: {why}" if why else status
-
-
-def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
-    """Write a sweep's best point, changes, plot and points as one HTML page. InputError: jinja2 is not installed."""
+def plot_page(rows: Sequence[FlatRow], request: PlotRequest, svg: str) -> str:
+    """Write a sweep's plot as one HTML page, with best point, changes, points. InputError: jinja2 is not installed."""
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))

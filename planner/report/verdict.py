@@ -1,7 +1,7 @@
 """Statements on the result of a plan and its certainty: verdict, purchase, binding limits, money, cautions."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 
@@ -12,20 +12,30 @@ from planner.instance.plausible_ranges import implausible
 from planner.instance.scaling_law import ModelChoice
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training import step_prediction
+from planner.plan.certificate import Violation
 from planner.plan.plan import Cost, Plan, RunPlan
-from planner.plan.plan_sections import name_of_part
 from planner.planning.finish_date import start_days
-from planner.report.decisions import Statement, days
+from planner.report.decisions import Statement, days, name_of_part
 from planner.solvers.search_deadline import FIRST_PLAN_SECONDS
 from planner.units import amount, counted, few, memory, money, percent, ratio, short, short_percent, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
+LISTED_VIOLATIONS = 5  # violations in a summary
 WORTH = 1e-3  # relative: less time is not worth a figure
 ENDED = {
     "gap": "the search ends with this gap",
     "limit": "the time limit ended the search",
     "interrupted": "interrupted",
 }
+
+
+def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
+    """Write, before a plan's verdict, that the checker disagrees with it, and on which rules; nothing if it agrees."""
+    if violations:
+        yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
+    yield from (f"  {violation.rule}: {violation.message}" for violation in violations[:LISTED_VIOLATIONS])
+    if len(violations) > LISTED_VIOLATIONS:
+        yield f"  and {len(violations) - LISTED_VIOLATIONS} more, in the plan's violations"
 
 
 def verdict(plan: Plan) -> Iterator[Statement]:

@@ -3,7 +3,9 @@
 import fcntl
 import io
 import json
+import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
@@ -12,11 +14,13 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_serializer, field_validator
 
+from planner import files
 from planner.errors import InputError, needed
-from planner.files import csv_text, read_bytes, require_writable, unwritable, write_atomically, write_fallback
+from planner.files import csv_text, leaves, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base_types import Frozen
 from planner.physics.training import step_prediction
-from planner.plan.plan import Curve, Figure, Plan, digest
+from planner.plan.plan import Curve, Plan
+from planner.plan.plan_figures import Figure, digest
 from planner.planning.frontier import Frontier
 from planner.version import __version__
 
@@ -289,3 +293,72 @@ def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
         objective = RowObjective(name="days_to_train", value=days, bound=bound, gap=gap)
         own = {"frontier.layout": found.layout, "frontier.idle_gpus": found.idle_gpus, "frontier.knee": found.knee}
         yield row_of_plan(index, key, point, plan, seconds).replaced(objective=objective, plan={**digest(plan), **own})
+
+
+FlatRow = dict[str, Any]  # figures of a row on one level, by dotted name
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
+def read_flat_rows(path: Path) -> list[FlatRow]:
+    """Read a sweep's rows, flat: JSON lines (less a torn last one), CSV or Parquet. InputError: there are none."""
+    if path.suffix == ".parquet":
+        numbered = list(enumerate(read_parquet(path), 1))
+    else:
+        remedy = "give the rows of `planner sweep`"
+        text = files.read_text(path, remedy)
+        if path.suffix == ".csv":
+            cells = files.csv_rows(path, text)
+            head = next(cells, (1, []))[1]
+            numbered = [(line, {key: cell or None for key, cell in zip(head, row, strict=True)}) for line, row in cells]
+        else:
+            numbered = [(line, flattened(row)) for line, row in files.json_lines(path, text, remedy, torn=True)]
+    rows: dict[Any, FlatRow] = {}
+    for number, found in numbered:
+        where = f"{path}: line {number}"
+        row = {key: value for key, value in found.items() if value is not None}
+        if path.suffix not in LINES:
+            texts = {key: value for key, value in row.items() if isinstance(value, str)}
+            for key, text in texts.items():
+                if not NUMBER.fullmatch(text):
+                    row[key] = {"true": True, "false": False}.get(text.lower(), files.unescaped(text))
+                elif not math.isfinite(float(text)):
+                    problem = f"{text[:40]} is beyond the largest number of 1.8e308; give a finite figure"
+                    raise InputError(f"{where}: {key}: {problem}")
+                else:
+                    whole = text.lstrip("+-").isdigit() and len(text) < files.MAX_DIGITS
+                    row[key] = int(text) if whole else float(text)
+        if not isinstance(row.get("index", 0), int):
+            raise InputError(f"{where}: index: must be a whole number (is {row['index']}); give the rows of a sweep")
+        rows[row.get("key", number)] = row  # of each point the latest
+    if not rows:
+        raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
+    return list(rows.values())
+
+
+def flattened(row: dict[str, Any]) -> FlatRow:
+    """Return a sweep's row on one level; entries of lists go by their id or name, else by position."""
+    plain = {key: value for key, value in row.items() if key not in ("schema_version", "base", "curve")}
+    plain |= {key: "; ".join(row[key]) for key in ("rules", "extrapolated") if row.get(key)}
+    figures: FlatRow = {}
+    for path, value in leaves(plain, entry=".{}"):  # figures of the point and of the plan go by their own names
+        figures.setdefault(path.removeprefix("plan." if path.startswith("plan.") else "point."), value)
+    return figures | flat_curve(row.get("curve"))
+
+
+def planned(row: FlatRow) -> bool:
+    """Return whether a sweep's row has a plan."""
+    return row.get("status") in ("optimal", "feasible")
+
+
+def number(row: FlatRow, path: str) -> float | None:
+    """Return a figure of a sweep's row that is a finite number, or None."""
+    value = row.get(path)
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if plain and value is not None else None
+
+
+def why_none(row: FlatRow) -> str:
+    """Return why a sweep's row has no plan: its status and the rules in conflict, or else the reason."""
+    status = str(row.get("status") or "no status")
+    why = str(row.get("rules") or row.get("reason") or row.get("stopped") or "")
+    return f"{status}: {why}" if why else status

@@ -24,7 +24,7 @@ from planner.instance.network import Medium, Network, Switch
 from planner.instance.software import REPLACED, SWITCHES, Software
 from planner.instance.workload import Model
 from planner.physics.training.transformer import total_parameters
-from planner.plan.plan import runs
+from planner.plan.plan_figures import runs
 from planner.planning.load import load_instance
 
 TYPES: dict[str, type[Sourced]] = {

@@ -22,7 +22,7 @@ import planner
 from planner import cluster
 from planner.api.plan_calls import check
 from planner.checks import joint_proof, placement, strategy_space_check, strategy_times_check
-from planner.checks.cost import curve_share
+from planner.checks.cost_and_curve import curve_share
 from planner.checks.rule import at_most, exceeds, must_equal, same, show
 from planner.checks.strategy_space_check import Space
 from planner.cluster.job import GroupKind, Job

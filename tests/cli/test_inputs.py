@@ -36,12 +36,11 @@ from planner.imports.command_options import GridOptions
 from planner.imports.read_grid import import_grid
 from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
-from planner.report.plots import read_rows as drawn_rows
-from planner.report.tables import side_of, sides_of_rows
+from planner.report.comparison import side_of, sides_of_rows
 from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
 from planner.simulation.simulate import flows_from_file, simulation_request
 from planner.sweeps.axes import points_of, read_changes, read_pairs
-from planner.sweeps.row_store import read_rows
+from planner.sweeps.row_store import read_flat_rows, read_rows
 
 PLAN = small()
 ROOT = Path(__file__).parents[2]
@@ -67,12 +66,12 @@ JSON_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "instance": (".json", load_instance), "plan": (".json", read_plan), "job": (".json", read_job),
     "topology": (".json", read_topology), "states": (".json", read_states), "fabric": (".json", simulated),
     "compare": (".json", lambda p: side_of("a", read_plan(p))), "pairs": (".jsonl", read_pairs),
-    "rows": (".jsonl", read_rows), "drawn": (".jsonl", drawn_rows),
+    "rows": (".jsonl", read_rows), "drawn": (".jsonl", read_flat_rows),
 }  # fmt: skip
 TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "case": (".m", lambda p: import_grid([p], "auto", GridOptions())),
     "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())), "pairs-csv": (".csv", read_pairs),
-    "drawn-csv": (".csv", drawn_rows), "compare-csv": (".csv", lambda p: sides_of_rows(p, None, several=False)),
+    "drawn-csv": (".csv", read_flat_rows), "compare-csv": (".csv", lambda p: sides_of_rows(p, None, several=False)),
     "flows": (".csv", flows), "conf": (".conf", read_topology), "yaml": (".yaml", read_topology),
     "sinfo": (".txt", read_states),
 }  # fmt: skip

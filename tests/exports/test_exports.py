@@ -27,8 +27,9 @@ from worked_plan import edited, edited_at, instance_with, small, worked
 from planner.cluster.hostlists import expand, parse
 from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
+from planner.exports.built_cables import differences
 from planner.exports.fabric_graph import failure_domains
-from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, differences, netbox_files, write_netbox
+from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, netbox_files, write_netbox
 from planner.instance.network import Floor, Medium
 from planner.physics.network import fabric_cost
 from planner.physics.network.fabric_cables import NO_MEDIUM, MediaTable, lay, switch_counts

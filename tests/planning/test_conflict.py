@@ -16,7 +16,7 @@ from tiers import more, slow
 from worked_plan import LAYOUT, instance_with
 
 import planner
-from planner.checks import check_plan
+from planner.checks import conflict as checked_conflict
 from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -238,7 +238,7 @@ def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
     data["wan"]["protection"] = "one_cut"
     data["pins"] |= {"fabric.tiers": 2, "placement.stripes": 1, "wan.wavelengths": 1}
     names = [*conflicts._rules(Instance.model_validate(data)), "hardware.racks"]
-    assert set(names[:-1]) <= check_plan.rules_of(Instance.model_validate(data)) and len(names) > 10
+    assert set(names[:-1]) <= checked_conflict.rules_of(Instance.model_validate(data)) and len(names) > 10
 
 
 ROOT = Path(__file__).parents[2]

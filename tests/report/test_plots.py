@@ -37,9 +37,9 @@ from planner.errors import InputError
 from planner.report import plots
 from planner.report.page.drawings import US_OUTLINE, albers, projected
 from planner.report.page.page import report_page
-from planner.report.plots import PlotRequest, best_rows, changes_of, check_path, draw_sweep, flattened, read_rows
+from planner.report.plots import PlotRequest, best_rows, changes_of, check_path, draw_sweep
 from planner.report.summary import summary
-from planner.sweeps.row_store import row_of_plan
+from planner.sweeps.row_store import flattened, read_flat_rows, row_of_plan, why_none
 
 mpl.use("Agg")
 OVERHEAD = "hardware.facility_overhead_factor"
@@ -116,7 +116,7 @@ def test_frontier_is_what_nothing_dominates(
 
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
     """Each is listed at the first point that has it, with a lane of bands; sites may swap; no plan has a reason."""
-    rows = best_rows(read_rows(written(tmp_path)), PlotRequest(X, Y))
+    rows = best_rows(read_flat_rows(written(tmp_path)), PlotRequest(X, Y))
     assert changes_of(rows, X) == [
         "at $70B a second site opens: salem",
         "at $90B layout TP 8 PP 64 becomes TP 16 PP 64",
@@ -129,8 +129,8 @@ def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
     before, after = flattened(row(40)), flattened(row(50))
     after["sites.sites.salem.racks"], after["sites.sites.palo-verde.racks"] = 9, 0
     assert changes_of([before, after], X) == ["at $50B salem opens and palo-verde closes"]
-    assert plots.why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
-    assert plots.why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
+    assert why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
+    assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
 
 
 def test_best_rows_take_the_asked_end() -> None:
@@ -165,12 +165,12 @@ def test_half_written_last_line_is_no_row(tmp_path: Path) -> None:
     """The line that a killed run left behind is passed over; the same in the middle is an error that names the line."""
     path = tmp_path / "rows.jsonl"
     path.write_text('{"status": "optimal", "a": 1}\n{"status": "opt')
-    assert read_rows(path) == [{"status": "optimal", "a": 1}]
+    assert read_flat_rows(path) == [{"status": "optimal", "a": 1}]
     path.write_text('{"status": "optimal"}\n{"status": "opt\n{"status": "optimal"}\n')
     (tmp_path / "rows.parquet").write_text("no table")
     for file, told in ((path, "line 2"), (tmp_path / "rows.parquet", r"rows\.parquet: cannot be read as Parquet")):
         with pytest.raises(InputError, match=told):
-            read_rows(file)
+            read_flat_rows(file)
 
 
 @each(("path", "told", "others"), [

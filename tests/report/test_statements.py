@@ -18,12 +18,12 @@ from planner.instance.workload import Experts
 from planner.physics.site import cost
 from planner.physics.training.step_prediction import SECONDS_PER_DAY
 from planner.plan.certificate import ChoiceEnd
-from planner.plan.plan import Plan, digest
-from planner.plan.plan_sections import STEP_PARTS
+from planner.plan.plan import Plan
+from planner.plan.plan_figures import digest
 from planner.report import decisions, verdict
-from planner.report.decisions import CALENDAR, SECTIONS, STEPS, days, days_by_part, shown_days
+from planner.report.comparison import Side, figures_of, rows_of
+from planner.report.decisions import CALENDAR, SECTIONS, STEP_PARTS, STEPS, days, days_by_part, shown_days
 from planner.report.summary import HANG, INDENT, fitted, statements, summary
-from planner.report.tables import Side, figures_of, rows_of
 from planner.units import amount, duration, gap, memory, ratio, short, storage
 
 PLAN = small()

@@ -13,7 +13,18 @@ from page_cases import infeasible, rich
 from worked_plan import edited, small
 
 from planner.errors import InputError
-from planner.report.tables import Side, best, brings, changes, rows_of, side_of, sides_of_rows, table, terms, verdicts
+from planner.report.comparison import (
+    Side,
+    best,
+    brings,
+    changes,
+    rows_of,
+    side_of,
+    sides_of_rows,
+    table,
+    terms,
+    verdicts,
+)
 from planner.report.verdict import without_source
 from planner.sweeps.row_store import parse_rows
 

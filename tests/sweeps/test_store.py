@@ -19,10 +19,9 @@ from each_case import each
 from sweeping import small, written
 
 from planner.errors import InputError
-from planner.report import plots as drawn
-from planner.report.tables import sides_of_rows
+from planner.report.comparison import sides_of_rows
 from planner.sweeps import sweep_run
-from planner.sweeps.row_store import Row, Store, read_rows, row_of_plan, write_rows
+from planner.sweeps.row_store import Row, Store, read_flat_rows, read_rows, row_of_plan, write_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, on_executor, tasks_for
 
 RACKS = "hardware.racks"
@@ -167,7 +166,7 @@ def test_failed_points_are_tried_again_and_count(tmp_path: Path, solved: dict[st
     journal = tmp_path / "rows.csv.jsonl"
     assert journal.read_bytes().count(b"\n") == 4
     found = [[row.status for row in read_rows(journal)]]
-    found += [[row["status"] for row in drawn.read_rows(file)] for file in (journal, output)]
+    found += [[row["status"] for row in read_flat_rows(file)] for file in (journal, output)]
     assert found == [["optimal"] * 3] * 3
 
 
@@ -206,7 +205,7 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     assert [c["reason"][:1] for c in cells] == ["'", "'", "'", "'", "'", "'", "p", "-", "a", "a"]
     assert [float(c["figure"]) for c in cells] == [-1.5 * i for i in range(len(TEXTS))]
     for file in (path, tmp_path / "rows.csv.jsonl"):
-        assert [str(r["reason"]) for r in drawn.read_rows(file)] == TEXTS
+        assert [str(r["reason"]) for r in read_flat_rows(file)] == TEXTS
     compared = sides_of_rows(path, None, several=False)
     assert [str(c.figures["reason"]) for c in compared] == TEXTS
 
@@ -263,4 +262,4 @@ def test_the_row_of_a_plan_with_a_curve_holds_the_curve(tmp_path: Path) -> None:
     assert side.numbers["curve.epsilon"] == 0.0987
     write_rows(tmp_path / "one.csv", [row(1)])
     assert "curve" not in (tmp_path / "one.csv").read_text()
-    assert drawn.read_rows(tmp_path / "rows.jsonl")[0]["curve.epsilon"] == 0.0987
+    assert read_flat_rows(tmp_path / "rows.jsonl")[0]["curve.epsilon"] == 0.0987

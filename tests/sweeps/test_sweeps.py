@@ -17,10 +17,10 @@ from sweeping import ROOT, kills_workers, small, written
 
 import planner
 from planner.errors import InputError
-from planner.plan.plan import Plan, digest, runs
-from planner.report import plots as pictures
+from planner.plan.plan import Plan
+from planner.plan.plan_figures import digest, runs
 from planner.sweeps import sweep_run
-from planner.sweeps.row_store import Store, read_rows, write_table
+from planner.sweeps.row_store import Store, read_flat_rows, read_rows, write_table
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, at_home, on_executor, solve_point, tasks_for
 
 pytestmark = pytest.mark.slow
@@ -198,7 +198,7 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
         in_csv = list(csv.DictReader(file))
     assert [float(row["layout.metrics.days_to_train"]) for row in in_csv] == read["layout.metrics.days_to_train"]
     names = "rows.csv.jsonl", "rows.csv", "rows.parquet"
-    plain, table, binary = (pictures.read_rows(tmp_path / name) for name in names)
+    plain, table, binary = (read_flat_rows(tmp_path / name) for name in names)
     for a, b, c in zip(sorted(plain, key=lambda r: r["index"]), table, binary, strict=True):
         figures = [k for k, v in a.items() if isinstance(v, (int, float)) and k in b]
         assert len(figures) > 20 and all(a[k] == b[k] == c[k] for k in figures)

@@ -6,8 +6,8 @@ from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from planner.plan.plan_sections import DEGREES, LayoutPlan, name_of_part
-from planner.report.decisions import DaysPart
+from planner.plan.plan_sections import DEGREES, LayoutPlan
+from planner.report.decisions import DaysPart, name_of_part
 from planner.units import memory
 
 Point = tuple[float, float]  # of a drawing, in units, or of a curve
@@ -283,7 +283,7 @@ def schedule(name: str, layout: LayoutPlan) -> str:
 
 
 def pieces(layout: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
-    """Yield (kind, seconds) of the successive phases of a pipeline stage's step, to draw; they sum to the step.
+    """Yield the bars of a stage in a chart of the pipeline's schedule, (kind, seconds) each; they sum to the step.
 
     1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,
     waits for the first to come back, and in the drain for each of the last ones. Each stage waits as long as any

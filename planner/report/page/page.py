@@ -16,14 +16,14 @@ from planner.physics.training.memory import memory_by_stage
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Curve, Plan, proven_knee
-from planner.plan.plan_sections import STEP_PARTS, name_of_part
 from planner.report import decisions
-from planner.report.decisions import days, status_of
+from planner.report.curve_text import CURVE_FIGURES, curve_claims, curve_figures
+from planner.report.decisions import STEP_PARTS, days, name_of_part, status_of
 from planner.report.page import charts
 from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.page.page_parts import Headline, PageCell, PageFigure, PageRow, PageTable, Picture, template
 from planner.report.plots import curve_lines, name_and_unit, plain
-from planner.report.summary import CURVE_FIGURES, by_section, curve_claims, curve_figures, statements
+from planner.report.summary import by_section, statements
 from planner.report.verdict import USED
 from planner.units import amount, counted, duration, few, memory, money, percent, power, short, short_percent
 
@@ -120,7 +120,7 @@ def where(plan: Plan) -> Shown:
 
 
 def how_a_step_runs(plan: Plan) -> Shown:
-    """Show on a plan's page the pipeline schedule of the layout or of each pool's, and its stages' memory against HBM.
+    """Show on a plan's page how a step runs: the pipeline schedule of each layout, and its stages' memory against HBM.
 
     A layout that contradicts itself has no memory by stage.
     """

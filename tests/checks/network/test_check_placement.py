@@ -11,7 +11,7 @@ from stored_plans import stored
 from worked_plan import ASSIGNMENT, edited, edited_at, instance_with, named, rules, small, worked
 
 import planner
-from planner.checks.cables import links_and_flows, sends_that_meet
+from planner.checks.fabric_traffic import links_and_flows, sends_that_meet
 from planner.checks.placement import check_placement
 from planner.cluster.job import Job
 from planner.cluster.placement import Placement

@@ -13,7 +13,7 @@ from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named,
 
 from planner.api.plan_calls import check
 from planner.checks.check_plan import violations
-from planner.checks.cost import RULES, RUN_RULES
+from planner.checks.cost_and_curve import RULES, RUN_RULES
 from planner.checks.power_flow import GridArrays, Solved, _without_circuit
 from planner.instance.grid import Line, PowerNode
 from planner.physics import Floats

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from page_cases import infeasible, page_of, rich
 from worked_plan import edited, instance_with, small, worked
 
-from planner.plan.plan_sections import STEP_PARTS, LayoutPlan
-from planner.report.decisions import DaysPart
+from planner.plan.plan_sections import LayoutPlan
+from planner.report.decisions import STEP_PARTS, DaysPart
 from planner.report.page import charts
 from planner.report.page.charts import HIGH, WIDTH, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, labels, plan_map

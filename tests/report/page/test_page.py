@@ -21,7 +21,7 @@ from planner.imports.command_options import FabricWish
 from planner.imports.fabric_question import fabric_data
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import name_of_part
+from planner.report.decisions import name_of_part
 from planner.report.page.charts import WIDTH
 from planner.report.page.page import NOT_SHOWN, PARTS, report_page
 from planner.report.summary import statements

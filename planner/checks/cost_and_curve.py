@@ -111,7 +111,7 @@ def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
 
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
-    """Check that each point of a curve is within limits, pays its racks, and days and bounds fall with capital."""
+    """Check each point of a curve of money against days: within limits, its racks paid, fewer days for more money."""
     limits, rack = physics.instance.limits, physics.instance.hardware.rack
     yield from at_most("curve_points", curve.most_usd, limits.budget_usd, "USD of the curve", "USD of the budget")
     for number, point in enumerate(curve.points):
@@ -143,7 +143,7 @@ def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
 
 @needs("curve", "layout", "cost")
 def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, _: Cost) -> Violations:
-    """Check that a curve's point of the plan itself, if any, has the plan's figures, and no point beats its bound."""
+    """Check a curve of money against days by the plan: its own point has its figures, and none beats its bound."""
     usd, metrics = physics.plan.counted_usd, layout.metrics
     found: dict[str, Any] = {"days_to_train": metrics.days_to_train, "capital_usd": usd, "mfu": metrics.mfu}
     found |= {"idle_gpus": layout.gpus_idle, "layout": layout_in_short(layout)}
@@ -155,7 +155,7 @@ def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, _: Cos
 
 @needs("curve")
 def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
-    """Check that a curve's points cover, within the share stated, every plan whose days its bounds allow.
+    """Check that a curve of money against days covers, within its share, every plan that the days of its bounds allow.
 
     A plan between two neighbours takes at least the bound in days of the dearer one. Either point covers it: the dearer
     one by the share that its capital is above the cheaper one's, the cheaper one at no more capital. Where the whole
