@@ -138,9 +138,10 @@ def test_spines_join_several_leaves(family: str) -> None:
 @each(("hosts", "gpus", "wish", "reason"), [
     (512, 8, {"max_tiers": 2}, "join at most 2,048 GPUs, there are 4,096"),
     (100, 72, {"family": ("rack",)}, "a leaf of 64 ports takes at most 32 GPUs at 1:1, a host has 72 at each"),
+    (64, 8, {"max_tiers": 1, "family": ("dragonfly+",), "survives": "none"}, "dragonfly+: has 2 tiers > network.max"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_told_in_numbers(hosts: int, gpus: int, wish: dict[str, Any], reason: str) -> None:
-    """How many GPUs the tiers join, or a leaf by host takes at the ratio asked for."""
+    """How many GPUs the tiers join, or a leaf by host takes at the ratio asked for, or tiers beyond the most."""
     plan = designed(hosts, gpus, **wish)
     assert plan.status == "infeasible" and reason in plan.conflict.reason
 
