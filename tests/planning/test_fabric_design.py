@@ -438,7 +438,9 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
     """Of each oversubscription the cheapest fabric is listed where it is cheaper than at those before."""
     plan = designed(96)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
-    ran = invoke("fabric", "pareto", tmp_path / "plan.json", "--json")
+    (tmp_path / "question.json").write_text(plan.instance.model_dump_json())
+    ran, asked = (invoke("fabric", "pareto", tmp_path / f"{name}.json", "--json") for name in ("plan", "question"))
+    assert asked.stdout == ran.stdout
     least, listed = math.inf, {row["oversubscription"]: row for row in json.loads(ran.stdout)}
     for most in fabric_design.RATIOS:
         own = designed(96, oversubscription="any" if most is None else f"{most}:1")
