@@ -447,7 +447,9 @@ def test_a_model_is_chosen_for_the_least_loss_alone() -> None:
         changed("5gw-best-6-months", {"objective.minimize": "foo"})
     own = {"workload.choose": None, "workload.model": "llama3-70b", "workload.tokens": 1e12}
     assert changed("5gw-best-6-months", own | fewest).workload.model.name == "llama3-70b"
-    assert load_instance("limits-h100", searched=False).workload.choose is not None
+    for goal in ("days_to_train", "cost_usd", "loss"):  # `limits` has a deadline of its own
+        asked = changed("limits-h100", {"objective.minimize": goal}, searched=False)
+        assert asked.workload.choose is not None and asked.objective.minimize == goal
 
 
 @each(("path", "value"), [("workload.tokens", True), ("limits.budget_usd", False), ("hardware.racks", True)])
