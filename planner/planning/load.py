@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.calibration.constants import Given, put_constants, read_constants
-from planner.errors import InputError
+from planner.errors import InputError, shown
 from planner.imports.fabric_question import LOSSES
 from planner.imports.instance_file import instance_data, read_instance_file
 from planner.instance.base_types import Faults, out_of_range, validated
@@ -23,6 +23,7 @@ from planner.instance.instance import (
     reference_problems,
 )
 from planner.instance.workload import Choose
+from planner.models.model_choice import any_model, is_open
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
 
@@ -42,7 +43,7 @@ def load_instance(
     An InputError names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
     where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
-    data = _data_of(given.instance if isinstance(given, Plan) else given, where)
+    data = data_of(given.instance if isinstance(given, Plan) else given, where)
     hardware = data.get("hardware")
     if isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR:
         remedy = "give the model to train, or ask for the fabric with `planner fabric design`"
@@ -70,8 +71,8 @@ def load_instance(
     return validated(Instance, data, where, problems=problems, faults=faults)
 
 
-def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> dict[str, Any]:
-    """Return an instance's data as JSON would hold them, figures of numpy as plain numbers."""
+def data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> dict[str, Any]:
+    """Return an instance's data as JSON would hold them, figures of numpy as plain numbers, without an open model."""
 
     def plain(value: Any) -> Any:
         if not hasattr(value, "tolist"):
@@ -79,7 +80,7 @@ def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> di
         return value.tolist()
 
     if isinstance(given, Instance):
-        return given.model_dump(mode="json")
+        return given.model_dump(mode="json", exclude={"workload": {"model", "tokens"}} if is_open(given) else None)
     if not isinstance(given, Mapping):
         return read_instance_file(Path(given))
     return instance_data(json.loads(json.dumps(given, default=plain)), where, Path())
@@ -87,11 +88,15 @@ def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> di
 
 def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
     """Return an instance's data with a model to start a choice from, and with its first pool's parts as hardware's."""
-    from planner.models.model_choice import any_model
-
     data = json.loads(json.dumps(data))
     workload, hardware = data.get("workload"), data.get("hardware")
-    if isinstance(workload, dict) and workload.get("choose") is not None and not {"model", "tokens"} <= workload.keys():
+    if isinstance(workload, dict) and workload.get("choose") is not None:
+        model, given = workload.get("model"), [key for key in ("model", "tokens") if workload.get(key) is not None]
+        if isinstance(model, dict) and model.get("name") == f"{model.get('layers')}x{model.get('hidden')}":
+            given = []  # of a plan that chose them
+        for key in given:
+            value = shown(workload.pop(key))
+            faults.add(f"workload.{key}", f"workload.choose chooses it (is {value}); remove one of the two")
         try:
             start = any_model(Choose.model_validate(workload["choose"]))
             workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
@@ -118,7 +123,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     where, faults = "fabric design" if isinstance(given, (FabricInstance, Mapping)) else str(given), Faults()
     if isinstance(given, FabricInstance) and not pins:
         return given
-    data = _data_of(given, where)  # null is no limit where an absent key has its usual value
+    data = data_of(given, where)  # null is no limit where an absent key has its usual value
     ignored = [key for key in ("grid", "operation", "reliability", "wan", "workload") if data.get(key) is not None]
     if ignored:
         remedy = "`planner solve` decides over all; leave them out to design a fabric alone"

@@ -452,6 +452,21 @@ def test_a_model_is_chosen_for_the_least_loss_alone() -> None:
         assert asked.workload.choose is not None and asked.objective.minimize == goal
 
 
+@each(("changes", "key"), [
+    ({"workload.model": "llama3-70b"}, "model"), ({"workload.tokens": 1e12}, "tokens"),
+    ({"workload.model.layers": "x2"}, "model"), ({"workload.choose.tolerance": 0.1, "workload.tokens": 1e12}, "tokens"),
+])  # fmt: skip
+def test_a_model_is_not_given_where_one_is_chosen(changes: dict[str, Any], key: str) -> None:
+    """What would be ignored is refused, in a file too; without its choice an instance needs a model."""
+    with pytest.raises(InputError, match=rf"workload\.{key}: workload\.choose chooses it \(is .*; remove one of"):
+        changed("5gw-best-6-months", changes)
+    asked = with_entries(data("5gw-best-6-months"), {"workload.model": "llama3-70b"})
+    with pytest.raises(InputError, match=r'workload\.model: .* \(is "llama3-70b"\)'):
+        load_instance(asked, searched=False)
+    with pytest.raises(InputError, match=r"workload\.model: is missing"):
+        changed("5gw-best-6-months", {"workload.choose": None, "objective.minimize": "days_to_train"})
+
+
 @each(("path", "value"), [("workload.tokens", True), ("limits.budget_usd", False), ("hardware.racks", True)])
 def test_true_and_false_are_no_numbers(path: str, value: bool) -> None:
     """Python takes them for 1 and 0; where a flag is meant they are taken."""
