@@ -465,6 +465,8 @@ def test_a_model_is_not_given_where_one_is_chosen(changes: dict[str, Any], key: 
         load_instance(asked, searched=False)
     with pytest.raises(InputError, match=r"workload\.model: is missing"):
         changed("5gw-best-6-months", {"workload.choose": None, "objective.minimize": "days_to_train"})
+    with pytest.raises(InputError, match=r"workload\.choose leaves the model open; give workload\.model and"):
+        planner.evaluate("5gw-best-6-months", {"tp": 8, "pp": 1, "dp": 8})
 
 
 @each(("path", "value"), [("workload.tokens", True), ("limits.budget_usd", False), ("hardware.racks", True)])

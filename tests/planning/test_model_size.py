@@ -1,5 +1,6 @@
 """The best model for a deadline, and the study of limits: utilisation falls with compute, and its bounds hold."""
 
+import json
 import os
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from commands import invoke, refusal
 
-from planner import check, limits, solve
+from planner import check, evaluate, limits, solve
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.plan.plan import Plan
@@ -72,6 +73,13 @@ def test_the_bracket_holds(best: Plan) -> None:
     used = choice.compute_shares["used"]
     assert 0 < used < 1 and used == pytest.approx(choice.flop / choice.ideal.flop)
     assert sum(choice.compute_shares.values()) == pytest.approx(1.0)
+
+
+def test_the_chosen_model_is_evaluated(best: Plan) -> None:
+    """A plan has the model that it chose, its instance alone too."""
+    pins = {key: getattr(best.layout, key) for key in ("tensor_parallel", "pipeline_parallel", "data_parallel")}
+    for plan in (best, json.loads(best.instance.model_dump_json())):
+        assert sum(evaluate(plan, pins).layout.layers_per_stage) == best.instance.workload.model.layers
 
 
 def test_the_batch_follows_its_law() -> None:
