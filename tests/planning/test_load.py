@@ -22,7 +22,7 @@ from planner.errors import InputError
 from planner.instance import plausible_ranges
 from planner.instance.base_types import RANGES, out_of_range, put_stand_in, range_of
 from planner.instance.grid import Scenario
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance, Limits, instance_sha256
 from planner.instance.plausible_ranges import USUAL, implausible, implausible_figures, usual_range
 from planner.plan.plan import Plan
 from planner.plan.plan_files import plan_of, read_plan
@@ -433,8 +433,15 @@ def test_other_values_are_of_keys_that_there_are() -> None:
     named = load_instance("cluster-1k").replaced(hardware__accelerator="H200", network__switches=("51.2T-64x800G",))
     assert named.hardware.accelerator == changed("cluster-1k", {"hardware.accelerator": "H200"}).hardware.accelerator
     assert [switch.port_gbps for switch in named.network.switches] == [800]  # type: ignore[union-attr]
-    with pytest.raises(ValidationError, match="'H2000' is not in the catalogue; did you mean 'H200'"):
-        instance.replaced(hardware__accelerator="H2000")
+    asked = instance.replaced(limits={"budget_usd": 7}, pins={"layout.zero_stage": 1})
+    assert asked.limits == Limits(budget_usd=7.0) and asked.pins == {"layout.zero_stage": 1}
+    for change, words in (
+        ({"hardware__accelerator": "H2000"}, "'H2000' is not in the catalogue; did you mean 'H200'"),
+        ({"hardware__racks": True}, "racks\n.*valid number"), ({"hardware__racks": -1}, "racks\n.*greater than"),
+        ({"limits": {"budget": 7}}, "limits.budget\n"), ({"objective__minimize": "money"}, "minimize\n"),
+    ):  # fmt: skip
+        with pytest.raises(ValidationError, match=words):
+            instance.replaced(**change)
 
 
 def test_a_model_is_chosen_for_the_least_loss_alone() -> None:

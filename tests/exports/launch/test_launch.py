@@ -383,7 +383,7 @@ def test_plain_stages_are_not_interleaved() -> None:
 def test_a_plan_without_one_layout_has_none_to_start(pools: str | None, why: str) -> None:
     _, plan, _ = run_for("llama3-70b", DENSE)
     with pytest.raises(InputError, match=why):
-        run_of(plan.replaced(status="optimal", layout=None, pools=pools), "plan.json")
+        run_of(plan.model_copy(update={"status": "optimal", "layout": None, "pools": pools}), "plan.json")
 
 
 @each(("rack_gpus", "node_gpus"), [(2, 2), (4, 4), (8, 8), (16, 8), (72, 4)])
