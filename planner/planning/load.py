@@ -73,22 +73,28 @@ def load_instance(
 
 def data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> dict[str, Any]:
     """Return an instance's data as JSON would hold them, figures of numpy as plain numbers, without an open model."""
+    if isinstance(given, Instance):
+        return given.model_dump(mode="json", exclude={"workload": {"model", "tokens"}} if is_open(given) else None)
+    if not isinstance(given, Mapping):
+        return read_instance_file(Path(given))
+    return instance_data(_as_json(given, where), where, Path())
 
+
+def _as_json(given: Any, where: str) -> Any:
     def plain(value: Any) -> Any:
         if not hasattr(value, "tolist"):
             raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
         return value.tolist()
 
-    if isinstance(given, Instance):
-        return given.model_dump(mode="json", exclude={"workload": {"model", "tokens"}} if is_open(given) else None)
-    if not isinstance(given, Mapping):
-        return read_instance_file(Path(given))
-    return instance_data(json.loads(json.dumps(given, default=plain)), where, Path())
+    try:
+        return json.loads(json.dumps(given, default=plain))
+    except (ValueError, TypeError, RecursionError) as error:  # it holds itself, a number or a key that no file has
+        raise InputError(f"{where}: cannot be written as JSON ({error}); give what JSON can hold") from None
 
 
 def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
     """Return an instance's data with a model to start a choice from, and with its first pool's parts as hardware's."""
-    data = json.loads(json.dumps(data))
+    data = _as_json(data, where)
     workload, hardware = data.get("workload"), data.get("hardware")
     if isinstance(workload, dict) and workload.get("choose") is not None:
         model, given = workload.get("model"), [key for key in ("model", "tokens") if workload.get(key) is not None]

@@ -459,6 +459,18 @@ def test_a_model_is_chosen_for_the_least_loss_alone() -> None:
         assert asked.workload.choose is not None and asked.objective.minimize == goal
 
 
+def test_data_that_no_file_holds_are_refused() -> None:
+    """What holds itself, in an instance, a pin or a change, has no end."""
+    endless: dict[str, Any] = {}
+    endless["note"] = endless
+    for ask in (
+        lambda: load_instance(data("one-rack") | endless), lambda: load_instance("one-rack", pins=endless),
+        lambda: changed("one-rack", {"limits": endless}),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=r"cannot be written as JSON .*; give what JSON can hold"):
+            ask()
+
+
 @each(("changes", "key"), [
     ({"workload.model": "llama3-70b"}, "model"), ({"workload.tokens": 1e12}, "tokens"),
     ({"workload.model.layers": "x2"}, "model"), ({"workload.choose.tolerance": 0.1, "workload.tokens": 1e12}, "tokens"),
