@@ -75,7 +75,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             if len(kept) == 1 and not unpaid and not deadline.passed:
                 freed = solve_joint(rules[kept[0]][0](instance), any_plan())
                 kept = [] if freed.plan is None and conflicting(frozenset()) else kept
-            reason = _reason(instance, kept)
+            reason = _reason(instance, {rule: rules[rule][1] for rule in kept})
             if "limits.budget_usd" in kept:
                 reason += _enough(instance, briefly(instance, any_plan(), cheapest=True))
             return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
@@ -252,14 +252,12 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
-def _reason(instance: Instance, kept: list[str]) -> str:
-    words = {rule: text for rule, (_, text) in _rules(instance).items()}
-    if MEMORY in kept and instance.grid is not None and memory_limit_bytes(instance) > 0:
+def _reason(instance: Instance, words: dict[str, str]) -> str:
+    if MEMORY in words and instance.grid is not None and memory_limit_bytes(instance) > 0:
         from planner.models.joint.site_choice import MANY_RACKS, Sites
 
         racks, gpus = Sites(instance=instance).max_site_racks, instance.hardware.rack.gpus
         if racks < MANY_RACKS:  # how many GPUs can share a replica's state
             few = f"no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
             words[MEMORY] += f"; {few}"
-    parts = [words[rule] for rule in kept]
-    return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
+    return f"nothing meets all of these: {'; '.join(words.values())}" if words else "no layout exists for the model"
