@@ -4,7 +4,7 @@ import difflib
 import json
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
@@ -38,7 +38,9 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF, most: int = 
 
 def shown(value: Any) -> str:
     """Write the first 80 characters of a value's JSON for an error's message."""
-    return json.dumps(value, default=str)[:80]
+    with suppress(ValueError):  # of a value that holds itself
+        return json.dumps(value, default=str)[:80]
+    return repr(value)[:80]
 
 
 @contextmanager

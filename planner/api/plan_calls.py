@@ -320,7 +320,7 @@ def limits(
     ----------
     instance
         The accelerator, the rack, the precision and `workload.choose`: the laws and the family of models. The number
-        of racks is free.
+        of racks is free, and neither objective nor deadline matters: `days` is the deadline.
     flop
         Training compute of each point, 6·N·D.
     days

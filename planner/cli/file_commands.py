@@ -190,7 +190,8 @@ def launch(
     form = FORMS[framework] if like is None else form_of(like)
     kept = output is not None and output.parent != Path("/dev") and (output.is_file() or not output.exists())
     if output is not None and kept and form_of(output) != form:
-        raise InputError(f"{output}: must end in .{form}, by which it is read back; rename it")
+        due = {"sh": ".sh, or any but .toml, .json, .yaml and .yml", "yaml": ".yaml or .yml"}.get(form, f".{form}")
+        raise InputError(f"{output}: must end in {due}, by which it is read back; rename it")
     with console.showable_plan(plan) as given:
         run = run_of(given, str(plan))
         near = None if exact else runnable_layout(given, run, framework)

@@ -190,7 +190,7 @@ def limits(
     runs: LimitsRuns,
     time_limit: Annotated[float | None, "Seconds of one layout search."] = None,
     workers: Annotated[int | None, "Processes; one a core unless given."] = None,
-    output: Annotated[Path | None, "Write the points here, one JSON object a line."] = None,
+    output: Annotated[Path | None, "Write the points here: .jsonl, .csv or .parquet."] = None,
     plot: Annotated[Path | None, "Draw utilisation against compute here (svg, png)."] = None,
     as_json: Annotated[bool, "Print the points as JSON lines and nothing else."] = False,
     log: console.Log = None,
@@ -205,9 +205,13 @@ def limits(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
+    from planner.report.plots import picture_of
+    from planner.sweeps.row_store import TABLES, flattened, journal_of, write_table
     from planner.sweeps.sweep_run import cores
     from planner.sweeps.utilisation import draw_utilisation, utilisation_table
 
+    if output is not None:
+        journal_of(output)
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or cores(), mp_context=get_context("forkserver"))
     with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
@@ -218,11 +222,11 @@ def limits(
             series.insert(0, point)
             report(f"{len(series)} of {runs.points} points, {point.flop:.3g} FLOP: {point.status}")
     lines = "".join(point.model_dump_json() + "\n" for point in series)
-    if output is not None:
+    if output is not None and output.suffix in TABLES:
+        write_table(output, [flattened(point.model_dump(mode="json")) for point in series])
+    elif output is not None:
         write_atomically(output, lines)
     if plot is not None:
-        from planner.report.plots import picture_of
-
         name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
         write_atomically(plot, picture_of(partial(draw_utilisation, series, runs.days), name, form))
     print(lines if as_json else "\n".join(utilisation_table(series, runs.days)), end="" if as_json else "\n")

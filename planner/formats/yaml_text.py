@@ -37,9 +37,9 @@ def parse(text: str, source: str) -> Node:
         loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml where it was built: ten times as fast
         return _built(yaml.parse(text, Loader=loader), source)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        what = "; ".join(part for part in (error.context, error.problem) if part)
-        line = 1 if mark is None else mark.line + 1
+        line, begun = (1 if mark is None else mark.line + 1 for mark in (error.problem_mark, error.context_mark))
+        context = f"{error.context} from line {begun}" if error.context and begun < line else error.context
+        what = "; ".join(part for part in (context, error.problem) if part)
         raise InputError(f"{source}: line {line}: is no YAML: {what}; correct it") from None
     except (yaml.YAMLError, UnicodeError) as error:
         what = str(error).splitlines()[0]

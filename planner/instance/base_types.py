@@ -3,12 +3,10 @@
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
 from pydantic_core import PydanticCustomError
-
-from planner.instance.catalogue_entries import Named
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -35,9 +33,9 @@ class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return value
 
     def replaced(self, **values: Any) -> Self:
-        """Return frozen data with other values, which are not validated; `limits__budget_usd` names one of a part.
+        """Return frozen data with other values, validated as in a file but for parts that were before.
 
-        A part may be given by the name of its entry in the catalogue, as in a file.
+        `limits__budget_usd` names one of a part. ValidationError: a value is wrong.
         """
         inner: dict[str, dict[str, Any]] = {}
         for path in [path for path in values if "__" in path]:
@@ -47,21 +45,17 @@ class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         if unknown := values.keys() - type(self).model_fields.keys():
             raise AttributeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
         for name, value in values.items():
-            of_names = any(isinstance(x, str) for x in (value if isinstance(value, tuple) else (value,)))
-            if of_names and (entry := _part_of_catalogue(type(self), name)) is not None:
-                values[name] = entry.validate_python(value)
+            if not all(isinstance(part, BaseModel) for part in (value if isinstance(value, tuple) else (value,))):
+                values[name] = getattr(_alone(type(self), name)(**{name: value}), name)
         return self.model_copy(update=values)
 
 
 @cache
-def _part_of_catalogue(kind: type[BaseModel], name: str) -> TypeAdapter[Any] | None:
-    """Return the type of a field of frozen data that takes entries of the catalogue by name; None: it takes none."""
-
-    def named(part: Any) -> bool:
-        return isinstance(part, Named) or any(map(named, get_args(part)))
-
-    whole = kind.model_fields[name].rebuild_annotation()
-    return TypeAdapter(whole) if named(whole) else None
+@cache
+def _alone(kind: type[BaseModel], name: str) -> type[BaseModel]:
+    """Return the type of frozen data with one field alone, by which a value of it is validated without the others."""
+    own: Any = {name: (kind.model_fields[name].rebuild_annotation(), ...)}
+    return create_model(kind.__name__, __base__=Frozen, **own)
 
 
 class Sourced(Frozen):

@@ -76,16 +76,17 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
             yield f'grid.nodes: {most}; set "site": false on the others, as `planner grid import --sites N` does'
     elif racks is None and not hardware.pools and (searched or instance.network is not None):
         yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
-    yield from _goal_problems(instance, searched=searched)
+    if searched:
+        yield from _goal_problems(instance)
     yield from _link_problems(instance)
 
 
-def _goal_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
+def _goal_problems(instance: Instance) -> Iterator[str]:
     """Yield complaints about what the goal of an instance needs: a deadline, or how a model is chosen, and it alone."""
     goal, deadline, chosen = instance.objective.minimize, instance.limits.deadline_days, instance.workload.choose
-    if goal == "loss" and chosen is None and searched:
+    if goal == "loss" and chosen is None:
         yield "workload.choose: is missing; give the law and the family by which the model is chosen"
-    if goal != "loss" and chosen is not None and searched:
+    if goal != "loss" and chosen is not None:
         remedy = 'set that to "loss", or remove workload.choose and give workload.model and workload.tokens'
         yield f'workload.choose: chooses a model where objective.minimize is "loss" alone (is "{goal}"); {remedy}'
     if goal == "loss" and deadline is None:

@@ -13,17 +13,17 @@ from pydantic import BaseModel
 from pydantic_core import ValidationError
 
 from planner.errors import InputError, hint, shown
-from planner.instance.catalogue_entries import UNKNOWN_NAME
+from planner.instance.catalogue_entries import LIKE, UNKNOWN_NAME, catalogue
 
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[int | str, ...]
-# Keys at which some faults are those of the whole part, from which all else that is wrong with it follows.
-CAUSES: dict[int | str, tuple[str, ...]] = {"kind": ("literal_error",), "like": (UNKNOWN_NAME, "extra_forbidden")}
+# Keys at which a fault is one of the whole part, from which all else that is wrong with it follows.
+CAUSES: dict[int | str, str] = {"kind": "literal_error", LIKE: "extra_forbidden"}
 SINGLE_DUE = ("string_type", "float_type", "int_type", "literal_error")
 OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
 UNNAMED = (  # places of wrong values to which others refer, and complaints that are then due to them
     (re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\])$)"), re.compile("does not exist|no such decision")),
-    (re.compile(r"^hardware($|\..*(accelerator|\])$)"), re.compile(" has no (fp|bf)")),
+    (re.compile(r"^hardware($|\..*(accelerator(\.like)?|\])$)"), re.compile(" has no (fp|bf)")),
     (re.compile(r"^objective(\.minimize)?$"), re.compile("^chooses a model where")),
 )
 MOST_LINES = 100  # of a message
@@ -99,7 +99,7 @@ def validated(
 def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, Location, str]]:
     """Yield the place of each fault, that of the value to replace, and the complaint."""
     faults = error.errors(include_url=False)
-    causes = [x["loc"] for x in faults if x["loc"] and x["type"] in CAUSES.get(x["loc"][-1], ())]
+    causes = [x["loc"] for x in faults if x["loc"] and x["type"] == CAUSES.get(x["loc"][-1])]
     faults = [x for x in faults if x["loc"] in causes or not any(x["loc"][: len(y) - 1] == y[:-1] for y in causes)]
     errors = list[tuple[Location, Any, bool]]()
     for fault in faults:
@@ -167,6 +167,9 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
         holder = reduce(getitem, parents, data)
     except (KeyError, IndexError, TypeError):
         return False
+    if last == LIKE and isinstance(holder, dict) and not drop:
+        holder[LIKE] = next(iter(catalogue("accelerators")))
+        return True
     forms = _forms_at(model, location)
     needed = any(last in form.get("required", ()) for form in _forms_at(model, parents))
     made = not drop and any("properties" in form for form in forms)

@@ -115,6 +115,13 @@ def any_model(choose: Choose) -> ModelCandidate:
     raise refused
 
 
+def is_open(instance: Instance) -> bool:
+    """Return whether an instance's model is the one that its choice starts from, which nobody asked for."""
+    work = instance.workload
+    start = any_model(work.choose) if work is not None and work.choose is not None else None
+    return start is not None and (work.model, work.tokens) == (start.model, start.tokens)
+
+
 def instance_with(instance: Instance, candidate: ModelCandidate) -> Instance:
     """Return the instance that trains a chosen model; the user's own limit on the batch is kept."""
     given = [limit for limit in (instance.limits.max_batch_tokens, candidate.batch_tokens) if limit is not None]

@@ -49,7 +49,7 @@ def kind_of(data: Any) -> Kind | None:
     """Return which kind of file (instance, plan, job) JSON data are, by their keys; None where it cannot be told."""
     if not isinstance(data, Mapping):
         return None
-    return next((kind for kind, keys in MARKS if all(key in data for key in keys)), None)
+    return next((kind for kind, keys in MARKS if all(data.get(key) is not None for key in keys)), None)
 
 
 def of_kind(data: Mapping[str, Any], where: str, due: Kind) -> dict[str, Any]:

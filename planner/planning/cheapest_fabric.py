@@ -427,7 +427,9 @@ class FabricSearch:
             reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {lanes}"
             return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
         kinds = [kind for kind in self.kinds() if kind.family in self.network.families]
-        reason = "; ".join(f"{kind.name}: {self.why_none(kind)}" for kind in kinds)
+        each, most = (KINDS[family] for family in self.network.families), self.network.max_tiers
+        tall = [f"{name}: has {n[0]} tiers > network.max_tiers = {most}" for name, n in each if n[0] > most]
+        reason = "; ".join([*tall, *(f"{kind.name}: {self.why_none(kind)}" for kind in kinds)])
         if planes and planes not in (known := {mode.planes for mode in modes}):
             of_nic = f"{planes} planes for a NIC of {nic:g} Gb/s"
             reason = f"no switch has {of_nic} ({', '.join(map(str, sorted(known)))} offered); give one that has"

@@ -78,7 +78,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             if len(kept) == 1 and not unpaid and not deadline.passed:
                 freed = solve_joint(rules[kept[0]][0](instance), any_plan())
                 kept = [] if freed.plan is None and conflicting(frozenset()) else kept
-            reason = _reason(instance, kept)
+            reason = _reason(instance, {rule: rules[rule][1] for rule in kept})
             if "limits.budget_usd" in kept:
                 reason += _enough(instance, briefly(instance, any_plan(), cheapest=True))
             return Conflict(decision=decision_of(kept), rules=tuple(kept), reason=reason)
@@ -93,15 +93,15 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
 def briefly(question: Instance, solving: Solving, *, cheapest: bool) -> JointSolution | None:
     """Search the plan of fewest days, or the cheapest whatever the budget, for the reason of a conflict.
 
-    It is within 5 %, and the search ends in ten seconds; None where it has no answer.
+    The cheapest is within 5 %, and the search ends in ten seconds; None where it has no answer.
     """
-    options, clock = replace(solving.options, gap=0.05), solving.deadline.capped(JUDGED)
+    options, clock = replace(solving.options, gap=0.05 if cheapest else None), solving.deadline.capped(JUDGED)
     solving = Solving(options=options, deadline=clock, cache=solving.cache)
     try:
         if cheapest:  # no reason names a bound on the days of every plan
             question = question.replaced(limits__budget_usd=None)
             return solve_joint_cost(question, solving, days=False)
-        return solve_joint(in_fewest_days(question), solving)
+        return solve_joint(in_fewest_days(question).replaced(objective__tolerance=0.0), solving)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
 
@@ -137,8 +137,11 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
         return Conflict(decision="layout", rules=(), reason=reason)
     rules, within, asked = ["limits.deadline_days"], "", replace(solving, cache=solving.cache.of(instance))
-    reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     start(solving.progress, "deadlines that can be met")
+    unknown = solution.plan is None or instance.objective.in_dollars
+    fewest = briefly(instance, asked, cheapest=False) if unknown else solution  # however late
+    bound = max(bound, (fewest and fewest.lower_bound) or 0.0)
+    reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     if instance.limits.budget_usd is not None:
         within, found = " within the budget", briefly(instance, asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
@@ -147,10 +150,9 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
-    unknown = solution.plan is None or instance.objective.in_dollars
-    fewest = briefly(instance, asked, cheapest=False) if unknown else solution  # however late
     if fewest is not None and fewest.days is not None:
-        reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}"
+        fewer = ", and perhaps fewer" * (bound < fewest.days * (1 - 1e-3))
+        reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}{fewer}"
     elif fewest is not None and fewest.status == "infeasible":
         reason += f"; no deadline can be met{within}"
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
@@ -255,14 +257,12 @@ def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[fr
     return frozenset(frozenset(x) for x in sites.data.pairs if not np.isfinite(sites.fibre.prices(x, 0.0)[1:]).any())
 
 
-def _reason(instance: Instance, kept: list[str]) -> str:
-    words = {rule: text for rule, (_, text) in _rules(instance).items()}
-    if MEMORY in kept and instance.grid is not None and memory_limit_bytes(instance) > 0:
+def _reason(instance: Instance, words: dict[str, str]) -> str:
+    if MEMORY in words and instance.grid is not None and memory_limit_bytes(instance) > 0:
         from planner.models.joint.shapes.site_choice import MANY_RACKS, Sites
 
         racks, gpus = Sites(instance=instance).max_site_racks, instance.hardware.rack.gpus
         if racks < MANY_RACKS:  # how many GPUs can share a replica's state
             few = f"no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
             words[MEMORY] += f"; {few}"
-    parts = [words[rule] for rule in kept]
-    return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
+    return f"nothing meets all of these: {'; '.join(words.values())}" if words else "no layout exists for the model"

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.calibration.constants import Given, put_constants, read_constants
-from planner.errors import InputError
+from planner.errors import InputError, shown
 from planner.imports.fabric_question import LOSSES
 from planner.imports.instance_file import instance_data, read_instance_file
 from planner.instance.consistency import network_problems, reference_problems
@@ -18,6 +18,7 @@ from planner.instance.pins import check_pins, long_names
 from planner.instance.plausible_ranges import out_of_range
 from planner.instance.scaling_law import Choose
 from planner.instance.validation import Faults, validated
+from planner.models.model_choice import any_model, is_open
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
 
@@ -37,7 +38,7 @@ def load_instance(
     An InputError names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
     where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
-    data = _data_of(given.instance if isinstance(given, Plan) else given, where)
+    data = data_of(given.instance if isinstance(given, Plan) else given, where)
     hardware = data.get("hardware")
     if isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR:
         remedy = "give the model to train, or ask for the fabric with `planner fabric design`"
@@ -65,28 +66,38 @@ def load_instance(
     return validated(Instance, data, where, problems=problems, faults=faults)
 
 
-def _data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> dict[str, Any]:
-    """Return an instance's data as JSON would hold them, figures of numpy as plain numbers."""
+def data_of(given: Instance | Mapping[str, Any] | str | Path, where: str) -> dict[str, Any]:
+    """Return an instance's data as JSON would hold them, figures of numpy as plain numbers, without an open model."""
+    if isinstance(given, Instance):
+        return given.model_dump(mode="json", exclude={"workload": {"model", "tokens"}} if is_open(given) else None)
+    if not isinstance(given, Mapping):
+        return read_instance_file(Path(given))
+    return instance_data(_as_json(given, where), where, Path())
 
+
+def _as_json(given: Any, where: str) -> Any:
     def plain(value: Any) -> Any:
         if not hasattr(value, "tolist"):
             raise InputError(f"{where}: holds {value!r:.40}, a {type(value).__name__}; give what JSON can hold")
         return value.tolist()
 
-    if isinstance(given, Instance):
-        return given.model_dump(mode="json")
-    if not isinstance(given, Mapping):
-        return read_instance_file(Path(given))
-    return instance_data(json.loads(json.dumps(given, default=plain)), where, Path())
+    try:
+        return json.loads(json.dumps(given, default=plain))
+    except (ValueError, TypeError, RecursionError) as error:  # it holds itself, a number or a key that no file has
+        raise InputError(f"{where}: cannot be written as JSON ({error}); give what JSON can hold") from None
 
 
 def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
     """Return an instance's data with a model to start a choice from, and with its first pool's parts as hardware's."""
-    from planner.models.model_choice import any_model
-
-    data = json.loads(json.dumps(data))
+    data = _as_json(data, where)
     workload, hardware = data.get("workload"), data.get("hardware")
-    if isinstance(workload, dict) and workload.get("choose") is not None and not {"model", "tokens"} <= workload.keys():
+    if isinstance(workload, dict) and workload.get("choose") is not None:
+        model, given = workload.get("model"), [key for key in ("model", "tokens") if workload.get(key) is not None]
+        if isinstance(model, dict) and model.get("name") == f"{model.get('layers')}x{model.get('hidden')}":
+            given = []  # of a plan that chose them
+        for key in given:
+            value = shown(workload.pop(key))
+            faults.add(f"workload.{key}", f"workload.choose chooses it (is {value}); remove one of the two")
         try:
             start = any_model(Choose.model_validate(workload["choose"]))
             workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
@@ -113,7 +124,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     where, faults = "fabric design" if isinstance(given, (FabricInstance, Mapping)) else str(given), Faults()
     if isinstance(given, FabricInstance) and not pins:
         return given
-    data = _data_of(given, where)  # null is no limit where an absent key has its usual value
+    data = data_of(given, where)  # null is no limit where an absent key has its usual value
     ignored = [key for key in ("grid", "operation", "reliability", "wan", "workload") if data.get(key) is not None]
     if ignored:
         remedy = "`planner solve` decides over all; leave them out to design a fabric alone"

@@ -18,7 +18,7 @@ from planner.instance.instance import Instance
 from planner.instance.pins import PINS, RACKS_AT, long_name
 from planner.instance.software import REPLACED, Software
 from planner.instance.validation import dotted
-from planner.planning.load import load_instance
+from planner.planning.load import data_of, load_instance
 
 STEP = re.compile(r"\.?([^.\[\]]++)|\[([^\]]++)\]")
 PIN = "pins."
@@ -121,8 +121,8 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
     *front, (last, _) = _walked(instance, path)
     holder: Any = data
     for step, typed in front:
-        if isinstance(typed, tuple) and isinstance(holder, dict):  # a list as it is by default may be left out
-            holder.setdefault(step, list(typed))
+        if isinstance(holder, dict):  # a list as it is by default may be left out, and a model that is open
+            holder.setdefault(step, list(typed) if isinstance(typed, tuple) else {})
         holder = holder[step]
     holder[last] = value
 
@@ -168,10 +168,11 @@ def changed(
     twice = [name for name, count in Counter(canonical(path) for path in changes).items() if count > 1]
     if twice:
         raise InputError(f"{where}: {twice[0]}: is changed twice; leave one out")
-    data = base.model_dump(mode="json")
+    data = data_of(base, where)
     texts = (f"{path}={value if isinstance(value, str) else shown(value)}" for path, value in changes.items())
     as_changed = f"{where} with {', '.join(texts)}"
-    for path, value in changes.items():
+    # A choice that is taken away leaves open what is given in its place, by changes in any order.
+    for path, value in sorted(changes.items(), key=lambda one: one[0] not in ("workload.choose", "workload.tokens")):
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         try:
             whole = value is None or isinstance(value, (list, tuple, dict))
@@ -183,7 +184,7 @@ def changed(
             raise InputError(f"{where}: {error}") from None
         if isinstance(value, str) and (isinstance(now, BaseModel) or path == "reliability"):  # an entry's name
             base = load_instance(data, searched=False, where=as_changed)
-            data = base.model_dump(mode="json")
+            data = data_of(base, where)
     return load_instance(data, searched=searched, where=as_changed)
 
 

@@ -150,6 +150,8 @@ def journal_of(output: Path) -> Path:
     if output.suffix in LINES:
         return output
     if output.suffix in TABLES:
+        if output.suffix == ".parquet":
+            need_pyarrow()
         return output.with_name(output.name + ".jsonl")
     ending = output.suffix or "without an ending"
     raise InputError(f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {ending!r})")
@@ -165,8 +167,6 @@ class Store(AbstractContextManager["Store"]):
         rows = Path(os.path.realpath(self.path))
         self._owner = rows.with_name(f".{rows.name}.lock")  # names the process that writes the rows
         require_writable(output, self.path)
-        if output.suffix == ".parquet":
-            need_pyarrow()
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:

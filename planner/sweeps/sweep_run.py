@@ -25,7 +25,7 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.instance.plausible_ranges import warn
 from planner.models import Options
 from planner.models.joint.joint_cache import JointCache
-from planner.planning.load import load_instance
+from planner.planning.load import data_of, load_instance
 from planner.planning.solve import solve_instance
 from planner.sweeps.axes import FilePoint, Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import FAILED, Row, row_of_plan
@@ -265,7 +265,7 @@ def tasks_for(
             raise InputError(f"{at}{error}") from None
     if options.plans is not None:
         require_folder(options.plans)
-    plain, keys = base.model_dump(mode="json"), set[str]()
+    plain, keys = data_of(base, "instance"), set[str]()
     # A hash of each part of the instance, so that a resumed sweep can name the part that changed.
     hashes = {name: sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12] for name, part in plain.items()}
     how = Options(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)

@@ -198,7 +198,7 @@ def test_an_entry_like_another() -> None:
     ("one-rack", "accelerator"), ("two-pools", "pools.0.accelerator"), ("two-pools", "pools.1.accelerator"),
 ])  # fmt: skip
 def test_an_inline_accelerator_like_one_of_the_catalogue(instance: str, path: str) -> None:
-    """An instance or a pool may state one figure of a GPU and take the rest over; a wrong name alone is told."""
+    """An instance or a pool may state figures of a GPU and take the rest over; a wrong name is told with others."""
     data = json.loads((shipped_folder() / f"{instance}.json").read_text(encoding="utf-8"))
     mine = {"name": "mine", "like": "GB200", "hbm_bytes": 1e11}
     gpu: Any = load_instance(with_entries(data, {f"hardware.{path}": mine})).hardware
@@ -215,6 +215,10 @@ def test_an_inline_accelerator_like_one_of_the_catalogue(instance: str, path: st
         with pytest.raises(InputError) as refused:
             load_instance(with_entries(data, {f"hardware.{path}": mine | {"like": like}}))
         assert str(refused.value) == f"{place}: {complaint}"
+    with pytest.raises(InputError) as refused:
+        load_instance(with_entries(data, {f"hardware.{path}": mine | {"like": "GB20", "hbm_bytes": -5}}))
+    due = place.replace("like", "hbm_bytes: input should be greater than 0 (is -5); fix it there")
+    assert str(refused.value) == f"{place}: {told['GB20']}\n{due}"
 
 
 @each(("key", "law", "complaint"), [

@@ -153,7 +153,7 @@ def test_the_share_of_a_curve(points: tuple[tuple[float, float, float | None, in
     drawn = curve(points, least_usd=10e6)
 
     def refused(**changes: Any) -> bool:
-        physics = PlanPhysics(plan=PLAN.replaced(curve=drawn.replaced(**changes)))
+        physics = PlanPhysics(plan=PLAN.replaced(curve=drawn.model_copy(update=changes)))
         return any(v.rule == "curve_share" for v in curve_share(physics))
 
     assert refused(epsilon=min(share, 1e9) * 0.999) == bool(points) and not refused(epsilon=share)

@@ -209,6 +209,7 @@ def test_scalars_of_yaml(text: str, value: Any) -> None:
 @each(("text", "complaint"), [
     ("a: 1\na: 2\n", "own.yaml: line 2: 'a' is given twice in one mapping"),
     ("a: [1\n", "own.yaml: line 2: is no YAML"),
+    ("a: 1\nb: ['x, y]\nc: 'z'\n", "line 3: is no YAML: while parsing a flow sequence from line 2; did not find"),
     ("a: &x 1\n", "own.yaml: line 1: anchor x is YAML that is not read here"),
     ("- 1\n", "own.yaml: must be a JSON object or a YAML mapping (is list)"),
     ("# later\n", "own.yaml: must be a JSON object or a YAML mapping (is empty)"),

@@ -18,6 +18,8 @@ from worked_plan import LAYOUT, instance_with, small
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
 from planner.planning.solve import Session
+from planner.sweeps.row_store import read_rows
+from planner.sweeps.utilisation import LimitPoint
 
 TOO_LONG = f"{'x' * 300}.json"
 
@@ -153,6 +155,17 @@ def test_the_output_is_tried_before_the_input_is_read(command: list[str]) -> Non
     assert "its folder does not exist" in refusal(invoke(*command))
     for name in ("limits.pdf", "limits"):
         assert "must end in .svg or .png" in refusal(invoke("limits", "instance.json", "--plot", name))
+    assert "must end in .jsonl" in refusal(invoke("limits", "instance.json", "-o", "points.txt"))
+
+
+def test_points_of_utilisation_are_written_as_the_ending_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table has a column for each figure of the lines, those of a layout by dotted names."""
+    known = dict.fromkeys(("flop", "parameters", "tokens", "layers", "hidden", "batch_tokens", "loss"), 1)
+    point = LimitPoint(**known, status="optimal", shares={"gemm": 0.5})
+    monkeypatch.setattr("planner.limits", lambda *_, **__: [point])
+    for name in ("points.csv", "points.jsonl"):
+        assert invoke("limits", "limits-h100", "-o", tmp_path / name).exit_code == 0
+        assert [row["shares.gemm"] for row in read_rows(tmp_path / name)] == [0.5]
 
 
 def printed(width: int | None, *args: str | Path, status: int = 0) -> str:

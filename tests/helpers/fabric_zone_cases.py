@@ -133,7 +133,7 @@ def accepts(i: Instance, r: FabricRequest, s: Switch, d: Design) -> bool:
 def accepted_designs(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Sequence[Switch], Design]]:
     """Yield every design that is accepted, with the model of its leaves and those of the tiers above."""
     trees, groups = (tuple(f for f in i.network.families if (f in FAMILIES) == of_trees) for of_trees in (True, False))
-    of = {k: i.replaced(network__families=k) for k in (trees, groups)}
+    of = {k: i.replaced(network__families=k) for k in (trees, groups) if k}
     for s, spine, core in itertools.product(i.network.switches, repeat=3) if trees else ():
         if alike(s) == alike(spine) == alike(core):
             found = (d for d in every_design(of[trees], r, s, spine, core) if accepts(i, r, s, d))

@@ -139,9 +139,10 @@ def test_spines_join_several_leaves(family: str) -> None:
 @each(("hosts", "gpus", "wish", "reason"), [
     (512, 8, {"max_tiers": 2}, "join at most 2,048 GPUs, there are 4,096"),
     (100, 72, {"family": ("rack",)}, "a leaf of 64 ports takes at most 32 GPUs at 1:1, a host has 72 at each"),
+    (64, 8, {"max_tiers": 1, "family": ("dragonfly+",), "survives": "none"}, "dragonfly+: has 2 tiers > network.max"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_told_in_numbers(hosts: int, gpus: int, wish: dict[str, Any], reason: str) -> None:
-    """How many GPUs the tiers join, or a leaf by host takes at the ratio asked for."""
+    """How many GPUs the tiers join, or a leaf by host takes at the ratio asked for, or tiers beyond the most."""
     plan = designed(hosts, gpus, **wish)
     assert plan.status == "infeasible" and reason in plan.conflict.reason
 
@@ -438,7 +439,9 @@ def test_fabrics_by_ratio_are_those_of_each_ratio(tmp_path: Path) -> None:
     """Of each oversubscription the cheapest fabric is listed where it is cheaper than at those before."""
     plan = designed(96)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
-    ran = invoke("fabric", "pareto", tmp_path / "plan.json", "--json")
+    (tmp_path / "question.json").write_text(plan.instance.model_dump_json())
+    ran, asked = (invoke("fabric", "pareto", tmp_path / f"{name}.json", "--json") for name in ("plan", "question"))
+    assert asked.stdout == ran.stdout
     least, listed = math.inf, {row["oversubscription"]: row for row in json.loads(ran.stdout)}
     for most in cheapest_fabric.RATIOS:
         own = designed(96, oversubscription="any" if most is None else f"{most}:1")

@@ -21,7 +21,7 @@ from planner.cluster.job import Job
 from planner.errors import InputError
 from planner.instance import plausible_ranges
 from planner.instance.grid import Scenario
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance, Limits, instance_sha256
 from planner.instance.plausible_ranges import (
     RANGES,
     USUAL,
@@ -442,8 +442,15 @@ def test_other_values_are_of_keys_that_there_are() -> None:
     named = load_instance("cluster-1k").replaced(hardware__accelerator="H200", network__switches=("51.2T-64x800G",))
     assert named.hardware.accelerator == changed("cluster-1k", {"hardware.accelerator": "H200"}).hardware.accelerator
     assert [switch.port_gbps for switch in named.network.switches] == [800]  # type: ignore[union-attr]
-    with pytest.raises(ValidationError, match="'H2000' is not in the catalogue; did you mean 'H200'"):
-        instance.replaced(hardware__accelerator="H2000")
+    asked = instance.replaced(limits={"budget_usd": 7}, pins={"layout.zero_stage": 1})
+    assert asked.limits == Limits(budget_usd=7.0) and asked.pins == {"layout.zero_stage": 1}
+    for change, words in (
+        ({"hardware__accelerator": "H2000"}, "'H2000' is not in the catalogue; did you mean 'H200'"),
+        ({"hardware__racks": True}, "racks\n.*valid number"), ({"hardware__racks": -1}, "racks\n.*greater than"),
+        ({"limits": {"budget": 7}}, "limits.budget\n"), ({"objective__minimize": "money"}, "minimize\n"),
+    ):  # fmt: skip
+        with pytest.raises(ValidationError, match=words):
+            instance.replaced(**change)
 
 
 def test_a_model_is_chosen_for_the_least_loss_alone() -> None:
@@ -456,7 +463,38 @@ def test_a_model_is_chosen_for_the_least_loss_alone() -> None:
         changed("5gw-best-6-months", {"objective.minimize": "foo"})
     own = {"workload.choose": None, "workload.model": "llama3-70b", "workload.tokens": 1e12}
     assert changed("5gw-best-6-months", own | fewest).workload.model.name == "llama3-70b"
-    assert load_instance("limits-h100", searched=False).workload.choose is not None
+    for goal in ("days_to_train", "cost_usd", "loss"):  # `limits` has a deadline of its own
+        asked = changed("limits-h100", {"objective.minimize": goal}, searched=False)
+        assert asked.workload.choose is not None and asked.objective.minimize == goal
+
+
+def test_data_that_no_file_holds_are_refused() -> None:
+    """What holds itself, in an instance, a pin or a change, has no end."""
+    endless: dict[str, Any] = {}
+    endless["note"] = endless
+    for ask in (
+        lambda: load_instance(data("one-rack") | endless), lambda: load_instance("one-rack", pins=endless),
+        lambda: changed("one-rack", {"limits": endless}),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=r"cannot be written as JSON .*; give what JSON can hold"):
+            ask()
+
+
+@each(("changes", "key"), [
+    ({"workload.model": "llama3-70b"}, "model"), ({"workload.tokens": 1e12}, "tokens"),
+    ({"workload.model.layers": "x2"}, "model"), ({"workload.choose.tolerance": 0.1, "workload.tokens": 1e12}, "tokens"),
+])  # fmt: skip
+def test_a_model_is_not_given_where_one_is_chosen(changes: dict[str, Any], key: str) -> None:
+    """What would be ignored is refused, in a file too; without its choice an instance needs a model."""
+    with pytest.raises(InputError, match=rf"workload\.{key}: workload\.choose chooses it \(is .*; remove one of"):
+        changed("5gw-best-6-months", changes)
+    asked = with_entries(data("5gw-best-6-months"), {"workload.model": "llama3-70b"})
+    with pytest.raises(InputError, match=r'workload\.model: .* \(is "llama3-70b"\)'):
+        load_instance(asked, searched=False)
+    with pytest.raises(InputError, match=r"workload\.model: is missing"):
+        changed("5gw-best-6-months", {"workload.choose": None, "objective.minimize": "days_to_train"})
+    with pytest.raises(InputError, match=r"workload\.choose leaves the model open; give workload\.model and"):
+        planner.evaluate("5gw-best-6-months", {"tp": 8, "pp": 1, "dp": 8})
 
 
 @each(("path", "value"), [("workload.tokens", True), ("limits.budget_usd", False), ("hardware.racks", True)])

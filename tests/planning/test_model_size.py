@@ -1,5 +1,6 @@
 """The best model for a deadline, and the study of limits: utilisation falls with compute, and its bounds hold."""
 
+import json
 import os
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from commands import invoke, refusal
 
-from planner import check, limits, solve
+from planner import check, evaluate, limits, solve
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.plan.plan import Plan
@@ -83,6 +84,13 @@ def test_a_steep_law_is_kept() -> None:
     choice = found.model_choice
     other = choice.replaced(days_by_flop=dict.fromkeys(choice.days_by_flop, 31.0))
     assert "choice_figures[law]" in [v.rule for v in check(found.replaced(model_choice=other))]
+
+
+def test_the_chosen_model_is_evaluated(best: Plan) -> None:
+    """A plan has the model that it chose, its instance alone too."""
+    pins = {key: getattr(best.layout, key) for key in ("tensor_parallel", "pipeline_parallel", "data_parallel")}
+    for plan in (best, json.loads(best.instance.model_dump_json())):
+        assert sum(evaluate(plan, pins).layout.layers_per_stage) == best.instance.workload.model.layers
 
 
 def test_the_batch_follows_its_law() -> None:

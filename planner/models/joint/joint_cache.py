@@ -93,12 +93,12 @@ def _needs(question: Any) -> tuple[Any, Any, Any]:
     instance, without, how = question
     limits = instance.limits
     own = Limits(max_batch_tokens=limits.max_batch_tokens, memory_reserve_fraction=limits.memory_reserve_fraction)
-    alone = instance.replaced(grid=instance.grid is None, limits=own, pins=_but(("sites.", "wan."), instance.pins))
+    alone = instance.replaced(grid=None, limits=own, pins=_but(("sites.", "wan."), instance.pins))
     others = limits.replaced(max_batch_tokens=None, memory_reserve_fraction=0.0)
-    alike = {"limits": others, "hardware__accelerator__hbm_bytes": 0.0}
-    campus = instance.replaced(workload=None, pins=_but(("layout.",), instance.pins), **alike)
+    alike = {"limits": others, "hardware__accelerator__hbm_bytes": 1.0, "pins": _but(("layout.",), instance.pins)}
+    campus = instance.replaced(**alike).model_copy(update={"workload": None})
     return (
-        alone,
+        (alone, instance.grid is None),
         (campus, _but(("layout.", "placement.stripes"), without), how),
         (campus, _but(("layout.", "sites"), without)),
     )

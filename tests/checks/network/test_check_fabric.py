@@ -268,9 +268,10 @@ def test_losses_and_ratios_by_tier_are_of_trees(network: dict[str, Any], said: s
 def test_they_are_reasons_why_there_is_no_plan() -> None:
     """A loss to survive and a ratio are rules of the fabric that may be left out, each named in words."""
     lost = load_instance(asked(survives="one_leaf_uplink", max_oversubscription=8))
-    free = _rules(lost)["network.survives"][0](lost)
+    every = _rules(lost)
+    free = every["network.survives"][0](lost)
     assert free.network.survives is None and free.network.max_oversubscription == 8
-    reason = _reason(lost, ["network.survives", "network.max_oversubscription"])
+    reason = _reason(lost, {key: every[key][1] for key in ("network.survives", "network.max_oversubscription")})
     assert "the loss of one link of a leaf upwards cuts no two leaves; no fabric is oversubscribed beyond 8:1" in reason
     assert decision_of(["network.survives", "memory"]) == "fabric"
 

@@ -172,7 +172,7 @@ def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
 
     def found(most: int) -> Failures:
         boxes = {"switches": (switch.replaced(port_gbps=gbps),), "max_lanes": most}
-        return failures_of(i.replaced(network=i.network.replaced(**boxes), hardware=nic))
+        return failures_of(i.replaced(network=i.network.model_copy(update=boxes), hardware=nic))
 
     each = i.network.cables.endpoint_transceivers
     assert (found(4).job.links, found(lanes - 1).job.links) == (GpuLinks(lanes, lanes * each), GpuLinks(0, 0))

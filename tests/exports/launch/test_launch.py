@@ -384,7 +384,7 @@ def test_plain_stages_are_not_interleaved() -> None:
 def test_a_plan_without_one_layout_has_none_to_start(pools: str | None, why: str) -> None:
     _, plan, _ = run_for("llama3-70b", DENSE)
     with pytest.raises(InputError, match=why):
-        run_of(plan.replaced(status="optimal", layout=None, pools=pools), "plan.json")
+        run_of(plan.model_copy(update={"status": "optimal", "layout": None, "pools": pools}), "plan.json")
 
 
 @each(("rack_gpus", "node_gpus"), [(2, 2), (4, 4), (8, 8), (16, 8), (72, 4)])
@@ -552,6 +552,7 @@ def test_stages_in_every_writing(flags: str, expected: Any) -> None:
 @each(("framework", "form"), FORMS.items())
 def test_a_file_is_written_where_it_can_be_read_back(framework: str, form: str, tmp_path: Path) -> None:
     """The ending says how a file is read: another, or none where it is needed, is refused before all work."""
+    due = {"sh": ".sh, or any but .toml, .json, .yaml and .yml", "yaml": ".yaml or .yml"}.get(form, f".{form}")
     (tmp_path / "plan.json").write_text(run_for("llama3-70b", DENSE)[1].model_dump_json())
     for name in ("own", "own.sh", "own.toml", "own.yml", "own.json"):
         output = tmp_path / name
@@ -559,7 +560,7 @@ def test_a_file_is_written_where_it_can_be_read_back(framework: str, form: str, 
         if form_of(output) == form:
             assert done.exit_code == 0 and run_of_text(output.read_text(), output).framework == framework
         else:
-            assert refusal(done) == f"{output}: must end in .{form}, by which it is read back; rename it"
+            assert refusal(done) == f"{output}: must end in {due}, by which it is read back; rename it"
             assert not output.exists()
     assert invoke("export", "launch", tmp_path / "plan.json", "--for", framework, "-o", "/dev/null").exit_code == 0
 
