@@ -18,7 +18,7 @@ from worked_plan import LAYOUT, instance_with, small
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
 from planner.planning.solve import Session
-from planner.sweeps.row_store import read_rows
+from planner.sweeps.row_store import read_flat_rows
 from planner.sweeps.utilisation import LimitPoint
 
 TOO_LONG = f"{'x' * 300}.json"
@@ -165,7 +165,7 @@ def test_points_of_utilisation_are_written_as_the_ending_says(tmp_path: Path, mo
     monkeypatch.setattr("planner.limits", lambda *_, **__: [point])
     for name in ("points.csv", "points.jsonl"):
         assert invoke("limits", "limits-h100", "-o", tmp_path / name).exit_code == 0
-        assert [row["shares.gemm"] for row in read_rows(tmp_path / name)] == [0.5]
+        assert [row["shares.gemm"] for row in read_flat_rows(tmp_path / name)] == [0.5]
 
 
 def printed(width: int | None, *args: str | Path, status: int = 0) -> str:
