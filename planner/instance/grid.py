@@ -15,7 +15,9 @@ class BalancingAuthority(Sourced):
     interconnection: str = Field(description="Synchronous area: eastern, western, ercot.")
     headroom_mw: NonNegative = Field(description="Most that can be drawn beyond today's peak demand.")
     energy_usd_per_mwh: NonNegative = Field(description="Price of energy, in dollars per MWh.")
-    carbon_kg_per_mwh: NonNegative | None = Field(None, description="CO2 of a MWh drawn here; absent: not known.")
+    carbon_kg_per_mwh: NonNegative | None = Field(
+        None, description="CO2 emitted for a MWh drawn here; absent: not known."
+    )
 
 
 class InterconnectUpgrade(Sourced):
@@ -129,7 +131,9 @@ SOFT_UNITS |= {"area": "m2", "site_count": "sites"}
 class SoftRule(Frozen):
     """Keys of a rule of an instance's grid that may be broken at a price; amounts are in MW, m2 or sites."""
 
-    usd_per_year: NonNegative = Field(description="Price of a unit of excess for a year: capital, but not billed.")
+    usd_per_year: NonNegative = Field(
+        description="Price of a unit of excess for a year: counted as capital, not billed."
+    )
     max_excess: Positive = Field(description="Most excess of one row of the rule.")
 
 
@@ -176,7 +180,9 @@ class GridRules(Sourced):
 class SitePrices(Sourced):
     """Prices of a grid's sites that a user gives, in addition to racks and fabric: building, connection, lives."""
 
-    building_usd_per_it_mw: NonNegative = Field(0.0, description="Building and its plant, per MW of IT load.")
+    building_usd_per_it_mw: NonNegative = Field(
+        0.0, description="Building and its plant, in dollars per MW of IT load."
+    )
     interconnection_usd_per_mw: NonNegative = Field(0.0, description="Large-load connection, per MW of facility load.")
     site_usd: NonNegative = Field(0.0, description="Fixed per open site.")
     discount_rate: NonNegative = Field(0.07, description="To annualise capital.")

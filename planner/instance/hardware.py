@@ -32,10 +32,12 @@ class Accelerator(Sourced, json_schema_extra=with_like):
     gemm_efficiency: GemmEfficiency = Field(description="Share of the peak that matrix products reach.")
     attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
     softmax_width: NonNegative = Field(
-        0.0, description="Width of a head whose products take as long as the softmax of its scores, not hidden by them."
+        0.0,
+        description="Width of a head whose products take as long as the softmax of its scores, which they do not hide.",
     )
     any_fp8_layout: bool = Field(
-        False, description="FP8 products take operands by rows or columns: one cast with one scale serves both."
+        False,
+        description="Products in FP8 take operands by rows or columns, so that one cast with one scale serves both.",
     )
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
     kernel_seconds: NonNegative = Field(0.0, description="Shortest time of a kernel.")

@@ -90,8 +90,12 @@ class Operation(Sourced):
     fabric_life_years: Positive | None = Field(
         None, description="After which the fabric is replaced at its price; absent: never within the run."
     )
-    energy_usd_per_mwh: NonNegative | None = Field(None, description="Price of energy without a grid; absent: unknown.")
-    carbon_kg_per_mwh: NonNegative | None = Field(None, description="CO2 of a MWh without a grid; absent: not known.")
+    energy_usd_per_mwh: NonNegative | None = Field(
+        None, description="Price of energy where no grid gives one; absent: not known."
+    )
+    carbon_kg_per_mwh: NonNegative | None = Field(
+        None, description="CO2 of a MWh where no grid gives one; absent: not known."
+    )
 
 
 class Instance(Sourced, json_schema_extra=with_schema):
@@ -105,11 +109,15 @@ class Instance(Sourced, json_schema_extra=with_schema):
     hardware: Hardware = Field(description="Accelerators and racks, or pools of them.")
     grid: Grid | None = Field(None, description="Places, power and lines; absent: one cluster of hardware.racks.")
     wan: Wan | None = Field(None, description="Fibre between the sites; absent: the usual prices.")
-    network: Network | None = Field(None, description="What the fabric is built from; absent: no fabric, no placement.")
+    network: Network | None = Field(
+        None, description="What the fabric is built from; absent: no fabric and no placement."
+    )
     reliability: Annotated[Reliability, Named("reliability")] | None = Field(
         None, description="Failures and what they cost, inline or by catalogue name; absent: none is counted."
     )
-    operation: Operation | None = Field(None, description="What running it costs; absent: the grid's energy alone.")
+    operation: Operation | None = Field(
+        None, description="What running it costs; absent: the energy of the grid alone."
+    )
     pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")
 
 

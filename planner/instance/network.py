@@ -39,7 +39,8 @@ class Switch(Sourced):
         1, description="Most slower ports that a leaf's port towards GPUs can be split into."
     )
     breakout_link_factor: Positive = Field(
-        1.0, description="Price and power of a link of a port split `breakout` ways over a whole's; more if split less."
+        1.0,
+        description="Price and power of a link at a port split `breakout` ways over a whole one's; more if split less.",
     )
 
 
@@ -148,7 +149,8 @@ class Network(Sourced):
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
     min_core_share: Fraction = Field(
-        0.0, description="Least rate out of a full leaf, pod and zone over its GPUs' links'; 1: every tier is 1:1."
+        0.0,
+        description="Least rate out of a full leaf, pod and zone over that of its GPUs' links; 1: every tier is 1:1.",
     )
     max_oversubscription: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] | None = Field(
         None,

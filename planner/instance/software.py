@@ -72,7 +72,9 @@ class Software(Sourced):
         exclude_if=lambda fused: fused,
         description="Products add weight gradients to other micro-batches'; else a kernel of its own does.",
     )
-    activation_offload: Fraction = Field(0.0, description="Share of stored activations that wait in the host's memory.")
+    activation_offload: Fraction = Field(
+        0.0, description="Share of stored activations that wait in the host's memory between the passes."
+    )
     recompute_modules: tuple[RecomputeModule, ...] = Field(
         CORE_ATTENTION,
         exclude_if=lambda modules: modules == CORE_ATTENTION,
@@ -118,7 +120,9 @@ class Software(Sourced):
     pipeline_scatter: bool = Field(True, description="Each TP rank sends its 1/t of a pipeline exchange.")
     data_efficiency: Share = Field(1.0, description="Share of the rate of collectives that the gradient exchange has.")
     sharding_exposed: Fraction = Field(0.0, description="Share of hidden ZeRO traffic that slows a micro-batch.")
-    expert_overlap: Fraction = Field(0.0, description="Share of the experts' exchange hidden where it overlaps.")
+    expert_overlap: Fraction = Field(
+        0.0, description="Share of the experts' exchange that is hidden where it overlaps."
+    )
     expert_overlap_layouts: Literal["any", "interleaved"] = Field(
         "any",
         exclude_if=lambda layouts: layouts == "any",
@@ -138,7 +142,8 @@ class Software(Sourced):
     expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     selective_gemm_share: Fraction = Field(0.0, description="Of a layer's products: repeated by selective recompute.")
     copies_split_sequences: bool = Field(
-        False, description="TP exchanges under sequence parallelism copy the tensor, divided in its second dimension."
+        False,
+        description="TP exchanges under sequence parallelism copy the tensor, divided along its second dimension.",
     )
     recompute_stops_early: bool = Field(
         False, description="Full recompute of a dense layer stops before the FFN's last product, which no pass reads."

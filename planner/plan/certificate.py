@@ -81,7 +81,9 @@ class ChoiceEnd(Frozen):
         "least, on trees of up to three tiers; of these the simplest: designs of fabric, kinds of parallelism, "
         "uneven stages, virtual stages, pipeline stages, recomputed layers, the earlier the more important."
     )
-    value: float = Field(description="Days; capital in dollars; share, of the plan that all ends leave; parallelisms.")
+    value: float = Field(
+        description="Days; capital in dollars; the share, of the plan that all ends leave; kinds of parallelism."
+    )
     days_to_train: float = Field(description="Of the plan that it leaves.")
     capital_usd: float = Field(description="The same plan's capital as the budget counts it.")
     proven: bool = Field(description="Whether no plan that ties is better in it, of each shape the cheapest looked at.")
@@ -192,7 +194,7 @@ class ExcludedColumn(LayoutChoices):
     )
     stages_per_rack: int = Field(1, description="As in the layout.")
     min_data_parallel: int = Field(description="Fewest replicas that it covers.")
-    max_data_parallel: int = Field(description="Most replicas that it covers, in any micro-batches.")
+    max_data_parallel: int = Field(description="Most replicas that it covers.")
     lower_bound_days: float = Field(description="Least days with these replicas on a network without contention.")
     reason: Literal["refused"] = Field("refused", description="Sites and budget refuse every faster choice.")
 
@@ -217,7 +219,9 @@ class JointProof(Frozen):
     min_fabric_usd_per_wired_gpu: float | None = Field(
         None, description="Least price of a GPU's link and leaf port, which those racks leave room for."
     )
-    columns: tuple[ExcludedColumn, ...] = Field((), description="Columns whose least days on a free network beat it.")
+    columns: tuple[ExcludedColumn, ...] = Field(
+        (), description="Every column whose least days on a free network are below the bound."
+    )
     alternatives: tuple["AlternativeProof", ...] = Field(
         (),
         description="The proofs that no plan on another GPU and rack of the instance ends sooner, in their order; for "
@@ -234,7 +238,9 @@ class AlternativeProof(Frozen):
         None, description="Of the goal finish_date: nothing that becomes ready later is in the question; else null."
     )
     least_days: float | None = Field(description="The fewest days of a plan on it that are proven; null: it has none.")
-    bound_days: float = Field(description="Days below which no plan on it is: none ends sooner, or meets the deadline.")
+    bound_days: float = Field(
+        description="Days below which no plan on it is: none ends before the bound, or none meets the deadline."
+    )
     proof: JointProof = Field(description="What sites and budget refused of it.")
 
 

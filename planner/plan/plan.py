@@ -54,15 +54,21 @@ class CurvePoint(Frozen):
 
     days_to_train: float = Field(description="Days to train, failures included where they count.")
     capital_usd: float = Field(description="Its capital as the budget counts it.")
-    bound_days: float | None = Field(description="No plan of at most this capital has fewer days; null: not proven.")
+    bound_days: float | None = Field(
+        description="No plan of at most this capital trains in fewer days; null where that is not proven."
+    )
     layout: str = Field(description="The layout in short.")
     racks: int = Field(description="Racks bought.")
     racks_by_site: dict[str, int] = Field(description="Racks bought at each site.")
     mfu: float = Field(description="Model FLOP utilisation of all GPUs at work.")
     idle_gpus: int = Field(description="GPUs that are bought and do not work.")
-    changes: tuple[str, ...] = Field((), description="What else changes from the point before: sites, memory, fabric.")
+    changes: tuple[str, ...] = Field(
+        (), description="What else is decided otherwise than at the point before: sites, lines, memory, fabric."
+    )
     asked: bool = Field(False, description="Whether this is the plan that the curve is drawn around.")
-    knee: bool = Field(False, description="Whether the curve bends here: up to it money saves more days than after.")
+    knee: bool = Field(
+        False, description="Whether the curve bends here: up to it money saves more days than behind it."
+    )
 
 
 def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
@@ -81,7 +87,9 @@ class Curve(Frozen):
         "null where nothing is."
     )
     most_usd: float | None = Field(description="Most capital of the box; null: no limit.")
-    least_usd: float | None = Field(None, description="Plans of less capital are outside the box; null: in it.")
+    least_usd: float | None = Field(
+        None, description="Plans of less capital are outside the box; null: they are in it."
+    )
     none_below_usd: float | None = Field(
         None, description="No plan of at most this capital keeps all rules; null where that is not proven of any."
     )
@@ -113,11 +121,14 @@ class Plan(Frozen):
         description="As it was solved, names of the catalogue resolved; no workload where a fabric alone was asked."
     )
     instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
-    status: Status = Field(description="optimal, infeasible: by proof; feasible: without one; unknown: no plan yet.")
+    status: Status = Field(
+        description="optimal, infeasible: by proof; feasible: a plan without one; unknown: none yet."
+    )
     objective: ObjectiveValue = Field(description="The figure of merit and what is proven of it.")
     sites: SitesPlan | None = Field(None, description="Where sites stand; null where the instance has no grid.")
     wan: plan_sections.WanPlan | None = Field(
-        None, description="Where instance.wan asks for a design and two sites are open; else sites.links estimates it."
+        None,
+        description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
     )
     layout: LayoutPlan | None = Field(None, description="How a step is divided over GPUs.")
     pools: PoolsPlan | None = Field(None, description="In place of layout, for pools of different GPUs.")
@@ -129,7 +140,9 @@ class Plan(Frozen):
     run: RunPlan | None = Field(None, description="The whole run: energy, money and carbon until it ends.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     curve: Curve | None = Field(None, description="What less money buys, where that was asked for.")
-    proof: JointProof | None = Field(None, description="What the bound on days to train rests on besides physics.")
+    proof: JointProof | None = Field(
+        None, description="What the bound rests on in addition to physics, for days to train."
+    )
     conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
         "proved",
@@ -140,9 +153,12 @@ class Plan(Frozen):
     seed: int = Field(0, description="Of the solvers.")
     time_limit_seconds: float | None = Field(None, description="That was asked for; null: none.")
     verified: bool | None = Field(
-        None, description="Whether the checker agreed when the plan was made; null: not checked, as a layout by hand."
+        None,
+        description="Whether the checker agreed when the plan was made; null: not checked, such as a layout by hand.",
     )
-    violations: tuple[Violation, ...] = Field((), description="Rules that the checker says the plan breaks.")
+    violations: tuple[Violation, ...] = Field(
+        (), description="Where verified is false: the rules that the checker says the plan breaks."
+    )
 
     @model_validator(mode="before")
     @classmethod

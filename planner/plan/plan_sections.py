@@ -17,7 +17,9 @@ class Assumptions(Frozen):
     pipeline_send_slowdown: float = Field(description="Pipeline exchange over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks over the NIC's ideal.")
     wan_gbps: float | None = Field(None, description="Rate of the exchange between sites, each way.")
-    wan_rtt_ms: float | None = Field(None, description="Round trip of the sites farthest apart, in ms; null: one site.")
+    wan_rtt_ms: float | None = Field(
+        None, description="Round trip between the sites that are farthest apart, in ms; null: one site."
+    )
 
 
 class LayoutMetrics(Frozen):
@@ -38,7 +40,9 @@ class LayoutMetrics(Frozen):
     )
     pipeline_send_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     pipeline_send_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
-    pipeline_send_window_seconds: float = Field(description="Compute of the smallest chunk, behind which one may run.")
+    pipeline_send_window_seconds: float = Field(
+        description="Compute of the smallest chunk, during which one exchange may run."
+    )
     sends_beside_rings: float = Field(
         0.0, description="Pipeline exchanges of a step that the schedule lets meet rings, which they wait for."
     )
@@ -244,7 +248,9 @@ class SiteFabric(Frozen):
     p2p_seconds: float = Field(description="One pipeline send as built, in seconds.")
     pipeline_send_slowdown: float = Field(description="Pipeline exchange as built over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks as built over the NIC's ideal.")
-    shared_links: tuple[SharedLink, ...] = Field((), description="Those that both cross at once; empty: none meet.")
+    shared_links: tuple[SharedLink, ...] = Field(
+        (), description="That both cross at once; empty where the schedule never lets them meet."
+    )
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -278,7 +284,9 @@ class FabricAlternative(Frozen):
     name: str = Field(description="Family and tiers.")
     lost: str = Field(description="Why it was not chosen; empty for the fabric that was.")
     fabric: SiteFabric | None = Field(None, description="Its cheapest design; null where none keeps the rules.")
-    bisection_tbps: float | None = Field(None, description="Rate each way between two halves of the GPUs, at least.")
+    bisection_tbps: float | None = Field(
+        None, description="Rate in each direction between two halves of the GPUs, at the narrowest tier or cut."
+    )
     ecmp_tail: float | None = Field(
         None, description="Slowest flow of a random permutation over a NIC's line rate, a path a flow; null: not known."
     )
@@ -436,7 +444,9 @@ class WanRoute(Frozen):
     route_km: float = Field(description="Length, in km.")
     rtt_ms: float = Field(description="Round trip, in ms.")
     gbps: float = Field(description="Rate of this share, each way, headroom included.")
-    backup_edges: tuple[str, ...] | None = Field(None, description="Ids of the route after a cut; null: not protected.")
+    backup_edges: tuple[str, ...] | None = Field(
+        None, description="Ids of the route after a cut; null without protection."
+    )
     backup_rtt_ms: float | None = Field(None, description="Its round trip, in ms.")
     backup_gbps: float | None = Field(None, description="Its rate, each way, in Gb/s.")
 

@@ -71,7 +71,8 @@ class Evaluation(LayoutMetrics):
     extrapolated: tuple[Extrapolation, ...] = ()
     stack: str = Field(description="The software stack and its switches.")
     filled: dict[str, str] = Field(
-        default_factory=dict, description="Choices left open that figures do not show, or not at the plainest value."
+        default_factory=dict,
+        description="Choices left open that the figures do not show, or not at the plainest value.",
     )
     run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 

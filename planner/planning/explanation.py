@@ -56,7 +56,9 @@ class Other(Frozen):
     value: str = Field(description="In place of the plan's.")
     days: float | None = Field(description="Of that plan; null: there is none.")
     usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
-    loss: float | None = Field(description="Its days, or dollars, over the best before the plan's tolerance, less one.")
+    loss: float | None = Field(
+        description="Its days, or dollars, over the best that the plan's tolerance began from, less one."
+    )
     proved: bool = Field(description="No plan with the decision made otherwise is better, by more than 0.005 %.")
     bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
     bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")
@@ -126,7 +128,9 @@ class Explanation(Frozen):
     )
     starts: tuple[OtherStart, ...] = Field((), description="Other months from which on a plan may start.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
-    sites: tuple[Other, ...] = Field((), description="Plans with one site closed or opened, or on other sets of sites.")
+    sites: tuple[Other, ...] = Field(
+        (), description="Plans with one site closed or opened, or over other sets of sites."
+    )
     worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
     others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
     unasked: tuple[str, ...] = Field((), description="Limits and choices for which no time was left.")

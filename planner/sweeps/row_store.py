@@ -51,7 +51,9 @@ class Row(Frozen):
 
     schema_version: Literal[1] = 1
     index: int = Field(description="Place of the point in the sweep, from 0.")
-    key: str = Field(description="SHA-256 of the instance as solved, the planner's version and the solve's options.")
+    key: str = Field(
+        description="SHA-256 of the instance as solved, the planner's version and the options of the solve."
+    )
     point: dict[str, Any] = Field(description="Value by path; a pin's path begins with pins.")
     status: Literal["optimal", "feasible", "infeasible", "unknown", "failed"]
     stopped: Literal["proved", "gap", "limit", "interrupted"] | None = None
