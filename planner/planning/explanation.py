@@ -161,7 +161,7 @@ def explained(
             raise InputError("objective.minimize: is frontier, a curve of many plans; explain the plan of one budget")
     else:
         very_best = in_days_of_training(asked).replaced(objective__tolerance=0.0, objective__indifference=0.0)
-        plan = solve_instance(very_best, options, progress, cache=cache)
+        plan = solve_instance(very_best, options, progress, cache=cache, others=False)
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     late, unasked = list[Other](), list[str]()  # late: what costs nothing, or leaves no plan
     interrupted = plan is not asked and plan.stopped == "interrupted"

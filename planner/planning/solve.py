@@ -54,13 +54,15 @@ def solve_instance(
     *,
     cache: JointCache | None = None,
     first: Callable[[World], Column | None] | None = None,
+    others: bool = True,
 ) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the plan, checked.
 
     A limit, a signal or an interrupter ends the search with the best plan so far, or with none and the reason;
     KeyboardInterrupt without a plan is raised again. What is left of the time goes to the recomputation of the bound;
     every other rule is checked in any case. Threads take turns, and the wait counts. `cache` is what earlier solves
-    left, and `first` names a column to price before any other: they save time and change no answer.
+    left, and `first` names a column to price before any other: they save time and change no answer. Without `others`
+    the plan says nothing of other plans that its choice does not need: of cheaper ones, and of what limits the campus.
     """
     if instance.grid is not None:
         if instance.pins and instance.objective.minimize != "loss":
@@ -76,7 +78,7 @@ def solve_instance(
         try:
             with deadline.leaving_a_first_plan() as longer, ticking(longer.check):
                 how = Solving(options=options, deadline=longer, progress=progress, cache=cache, first=first)
-                plan = _solved(instance, how)
+                plan = _solved(instance, how, others=others or instance.objective.tolerance > 0)
         except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began", deadline.cause)
         except UnansweredError as error:  # of a question that a plan cannot be written without
@@ -96,7 +98,7 @@ def solve_instance(
         return plan.replaced(verified=not broken, violations=tuple(broken))
 
 
-def _solved(instance: Instance, solving: Solving) -> Plan:
+def _solved(instance: Instance, solving: Solving, *, others: bool) -> Plan:
     if instance.hardware.pools:
         start(solving.progress, "shares of the pools")
         return plan_of_pools(instance, solving)
@@ -109,10 +111,10 @@ def _solved(instance: Instance, solving: Solving) -> Plan:
         return model_size.solve(instance, alone, solving.progress, solving.deadline)
     if instance.objective.minimize == "frontier":
         return plan_of_frontier(instance, solving.left, solving.progress, alone)
-    return _decided(instance, solving)
+    return _decided(instance, solving, seek_others=others)
 
 
-def _decided(instance: Instance, solving: Solving, *, seek_others: bool = True) -> Plan:
+def _decided(instance: Instance, solving: Solving, *, seek_others: bool) -> Plan:
     # `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     options, deadline, progress = solving.options, solving.deadline, solving.progress
     started = deadline.elapsed

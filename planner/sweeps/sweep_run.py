@@ -64,7 +64,8 @@ def solve_point(task: Task) -> PointAnswer:
     started = time.perf_counter()
     try:
         with _one_at_a_time:
-            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=_cache)
+            how: dict[str, Any] = {"cache": _cache, "others": task.with_plan}  # a row says nothing of other plans
+            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, **how)
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         return _failed(task, f"{type(error).__name__}: {error}", time.perf_counter() - started)
     row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import joint_toys
 import pytest
 from commands import run_here
 from sweeping import ROOT, kills_workers, small, written
@@ -45,6 +47,17 @@ def alone() -> dict[int, float]:
         plan = planner.solve({**small(), "hardware": {**small()["hardware"], "racks": n}})
         best[n] = plan.objective.value or 0.0
     return best
+
+
+def test_what_no_row_holds_is_sought_for_plans_alone() -> None:
+    """At a tolerance of 0 the cheaper plan and the limit that is met are in the plan that is kept; rows are equal."""
+    asked = json.loads(joint_toys.case(39).replaced(objective__tolerance=0.0).model_dump_json())
+    (task,) = tasks_for(asked, [{}], SweepOptions())
+    row, none = solve_point(task)
+    same, text = solve_point(replace(task, with_plan=True))
+    plan = Plan.model_validate_json(text or "")
+    assert none is None and plan.objective.cheaper is not None and plan.objective.limited_by is not None
+    assert row.replaced(seconds=0.0) == same.replaced(seconds=0.0)
 
 
 def test_rows_are_what_separate_solves_find(alone: dict[int, float]) -> None:
