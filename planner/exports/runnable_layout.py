@@ -108,7 +108,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
 
 
 def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
-    """Write how a run file's own switches change the step of a plan's layout in its framework; [] if they do not."""
+    """Write for the export how a run file's own switches change the step of the runnable layout; [] if they do not."""
     question = plan.instance.replaced(pins={})
     layout = layout_values(strategy_of(run.layout))
     overlaps: tuple[Overlap, ...] = get_args(Overlap)

@@ -20,7 +20,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitesRequest:
-    """A request that the joint optimum or an explanation makes of the site split, in addition to the instance."""
+    """A request to the models of the site split by the joint optimum or an explanation, in addition to the instance."""
 
     fabric_usd_per_rack: float = 0.0
     refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that may not be open together and alone

@@ -46,7 +46,7 @@ def gpu_links(network: Network | None, lanes: int) -> GpuLinks:
 
 
 def lanes_to_choose(instance: Instance) -> list[int]:
-    """List how many links of a GPU may fail and stop a job: the lanes that its NIC can have; none without a network."""
+    """List for a job's recovery how many links of a GPU may fail and stop it: its NIC's lanes; none: no network."""
     network, nic = instance.network, instance.hardware.gpu_nic_bytes_per_second
     found = {lanes_of(switch, nic) for switch in (() if network is None else network.switches)}
     return sorted(lanes for lanes in found if network is not None and lanes <= network.max_lanes)
@@ -119,7 +119,7 @@ class CheckpointedJob:
 
 
 def job_of(instance: Instance) -> CheckpointedJob | None:
-    """Return the job that an instance's failures stop, of one GPU on the links that stop it least often; None if none.
+    """Return the job whose recovery is predicted: of one GPU on the links that stop it least often; None: no failures.
 
     None without failure rates, and where the workload states the share of time that trains. A checkpoint of the job
     has the master weights and the optimiser of each parameter.

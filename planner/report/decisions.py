@@ -189,7 +189,7 @@ def name_of_part(key: str) -> str:
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return the nonzero days that a plan's statements part: steps by part with their sum, lost ones, and in all."""
+    """Return the nonzero days that a statement on the layout parts: steps by part with their sum, lost, and in all."""
     if plan.layout is None:
         return []
     metrics = plan.layout.metrics

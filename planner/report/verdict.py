@@ -208,7 +208,7 @@ def racks_of(plan: Plan) -> int | None:
 
 
 def bill(plan: Plan, cost: Cost) -> Iterator[Statement]:
-    """State the purchase (racks with their GPUs, sites, price and budget), its bill by part, and the yearly costs."""
+    """State in the verdict what is bought (racks, GPUs, sites, price, budget), its bill by part, and yearly costs."""
     racks, hardware = racks_of(plan), plan.instance.hardware
     layout, gpu = plan.layout, hardware.accelerator.name
     gpus = f" ({layout.gpus_used + layout.gpus_idle:,} {gpu})" if layout else ""
@@ -260,7 +260,7 @@ ASKED = ("", "limits", "workload", "workload.choose", "hardware")  # parts of th
 
 
 def limits(plan: Plan) -> Iterator[Statement]:
-    """State which limits of a plan are full (batch, memory, deadline), and which of money, power and racks binds."""
+    """State in the verdict which limits are full (batch, memory, deadline), and what binds: money, power or racks."""
     full, layout = list[Statement](), plan.layout
     most, deadline = plan.instance.limits.max_batch_tokens, plan.instance.limits.deadline_days
     if layout is not None:

@@ -445,7 +445,7 @@ def _mended(
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
-    """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh."""
+    """Return a cluster's placement that the planner did not make, to change: nodes in rank order, by a job's mesh."""
     # Nothing is claimed of it: split groups and extra pieces are those of its nodes, and no bound is certified.
     order = tuple(cluster.known(nodes))
     counts = session.counted_on(cluster, job or Job(name="one group", mesh={"data": len(order)}), order)

@@ -47,7 +47,7 @@ def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[
 
 
 def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:
-    """Return every stage's pieces by leaf domain, in a site's order of racks; a piece ends where the domain changes."""
+    """Return a site's traffic by leaf domain: every stage's pieces in order of racks, cut where the domain changes."""
     pieces, size, digits = list[Assignment](), design.domain_racks, width(design.racks)
     for stage, racks in enumerate(order):
         for domain, own in groupby(racks, lambda rack: rack // size):
@@ -56,7 +56,7 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
 
 
 def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
-    """Return the share of a site's all-reduce groups whole under one leaf in its order of racks, by domain size."""
+    """Return the leaf-local share of a site's traffic: all-reduce groups whole under one leaf, by size of leaf domain."""
     at = units(stages, blocks, stripes) * unit_racks
     first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)

@@ -91,7 +91,7 @@ class JointProblem:
 
     @property
     def freed(self) -> "JointProblem":
-        """The joint problem with the declared space freed of rules of the framework."""
+        """The joint problem with its space of strategies freed of the rules of the framework."""
         return replace(self, instance=self.instance.replaced(workload__framework_rules=False))
 
     @property
@@ -122,7 +122,7 @@ class JointProblem:
         return self.pins.get(f"layout.{name}")
 
     def options(self, name: str, free: Iterable[Any]) -> list[Any]:
-        """Return the values of a choice of the layout that pins leave of the free ones in the declared space."""
+        """Return the values that the joint problem's strategies may take at a choice, as pins leave them."""
         wanted, layers = self.pin(name), self.pin("layers_per_stage")  # of each stage
         if name == "pipeline_parallel" and layers is not None:
             free = [p for p in free if p == len(layers)]

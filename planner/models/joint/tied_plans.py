@@ -74,11 +74,11 @@ class LeastRank(LeastCapital):
         return not self.least_rank(column) < self.best
 
     def price(self, t: float, c: float, x: OpenShape) -> tuple[float, float] | None:
-        """Advance a shape's search to a capital bound or its cheapest tied plan, while its rank may be lower."""
+        """Advance the search among tied plans of a shape to a bound or the cheapest, while its rank may be lower."""
         return None if self.refuses(x.known.column, t) else super().price(t, c, x)
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield floors of a shape's capital in USD up to its cheapest tied plan, which is kept if its rank is lower."""
+        """Yield floors of capital among a shape's tied plans up to the cheapest, which is kept if its rank is lower."""
         self.priced += 1
         for step in self._search(x, c):
             if isinstance(step, JointPlan):

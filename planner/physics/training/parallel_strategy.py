@@ -231,7 +231,7 @@ NEEDS: dict[str, Parallelism] = {  # what a framework must have for a choice of 
 
 
 def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]:
-    """Yield complaints about a parallel strategy: degrees, ZeRO stage and schedule that its framework lacks."""
+    """Yield a parallel strategy's faults in training: degrees, ZeRO stage and schedule that its framework lacks."""
     values, stages = layout_values(strategy), strategy.pipeline_parallel
     for key, way in NEEDS.items():
         if values[key] > (key != "sequence_parallel") and way not in software.parallelism:

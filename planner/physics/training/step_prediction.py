@@ -261,12 +261,12 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
 def wan_tail_seconds(
     stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, backward_seconds: float
 ) -> Num:
-    """Compute the exposed seconds of a step's WAN exchange of the stage that ends last, round trips included."""
+    """Compute a predicted step's seconds exposed by the WAN exchange of the last stage to end, round trips included."""
     return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), backward_seconds, layers) + round_trips * rtt_ms / 1e3
 
 
 def between_sites_seconds(x: Pipeline, fibre: LayoutFibre | None, counts: PipelineCounts, layers: Num) -> Num:
-    """Compute the exposed seconds of a step's gradient exchange between sites, of the stage that ends last."""
+    """Compute a predicted step's seconds exposed by the exchange between sites, of the stage that ends last."""
     # It waits for the queue of all stages on the links, each as large as the largest and ready one backward pass after
     # the next; under interleaving their chunks are, each with 1/v of the bytes, one chunk's pass apart.
     if fibre is None or fibre.sites < 2:

@@ -208,7 +208,7 @@ class FewestDays(Goal):
         return True
 
     def steps(self, x: KnownShape, t: float, c: float) -> Iterator[tuple[float, float]]:
-        """Yield floors of a shape's seconds to the fewest-days search by its fastest networks, each asked when due."""
+        """Yield to the search for the fewest days the floors of a shape's seconds, by its fastest networks."""
         q = ShapeProblem(world=self.world, column=x.column, shape=x.shape)
         search, known = FastestSearch(shape_problem=q, cutoff=self.most_seconds), (q.traffic, q.shape.blocks)
         while (candidate := search.next(self.target)) is not None:

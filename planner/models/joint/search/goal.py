@@ -230,7 +230,7 @@ class Goal(ABC):
         return self.world
 
     def useful_shapes(self, column: Column, every: Iterable[Shape], c: float) -> Iterator[tuple[ShapeProblem, float]]:
-        """Yield shapes that may be useful to the goal and paid, most even first, with seconds for those behind."""
+        """Yield to a search's goal the shapes that may be useful and paid, most even first, with least seconds."""
         # Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
         # unless these need fewer spare racks.
         for shape in every:

@@ -212,7 +212,7 @@ def _solve(m: Any, seed: int) -> None:
 
 
 def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
-    """Return the mark of the bound on a plan's chosen sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds`."""
+    """Solve the chosen sites' MILP anew and mark its bound: CONFIRMED, BOUNDED, or ON_TRUST after `seconds`."""
     # The claim of HiGHS is on the capital without WAN gateways, which are chosen after the sites.
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
 
