@@ -56,7 +56,7 @@ def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]
 
 
 def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
-    """Return the leaf-local share of a site's traffic: all-reduce groups whole under one leaf, by size of leaf domain."""
+    """Return a site's leaf-local share of its traffic: all-reduce groups whole under one leaf, by leaf domain."""
     at = units(stages, blocks, stripes) * unit_racks
     first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
     return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
