@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.physics import Num
-from planner.physics.training.collectives import exposed_behind_chunks, nic, reduce_scatter_terms, scale_up
+from planner.physics.training.collectives import (
+    exposed_behind_chunks,
+    nic,
+    ranks_in_rack,
+    reduce_scatter_terms,
+    scale_up,
+)
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import Weights, gathered_bytes
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.schedule import PipelineCounts
-
-
-def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
-    """Count a rack's data-parallel ranks, which share layer weights: its replicas, and their CP ranks there."""
-    one_rack = s.gpus <= m.rack.gpus
-    return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
 
 
 @dataclass(frozen=True, slots=True)
