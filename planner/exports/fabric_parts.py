@@ -335,7 +335,7 @@ def _cables(built: BuiltFabric) -> Iterator[Row]:
 
 
 def up_to_cm(metres: float) -> float:
-    """Round the length of a cable up to a centimetre, so that none is listed as within a reach that it exceeds."""
+    """Round an exported cable's length up to a centimetre, so that none is listed as within a reach that it exceeds."""
     return math.ceil(metres * 100 * (1 - ROUNDING)) / 100
 
 

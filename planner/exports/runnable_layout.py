@@ -31,7 +31,7 @@ def layout_question(instance: Instance, gpus: int) -> Instance:
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
-    """Return an instance with the switches of a framework's run in its software stack; `note` adds unmodelled parts.
+    """Return the instance of a runnable layout: its software with the switches of a run; `note` adds unmodelled parts.
 
     `overlaps` may be a mapping of some of them, on or off: the others stay as they are.
     """

@@ -67,7 +67,7 @@ def children_of(topology: Topology) -> dict[str, list[str]]:
 
 
 def heights(topology: Topology) -> dict[str, int]:
-    """Return the tier of each switch of a topology: 0 for a leaf, else one more than its highest child."""
+    """Return for the formats of a topology each switch's tier: 0 for a leaf, else one above its highest child."""
     tiers: dict[str, int] = {}
     for chain in topology.chains().values():
         tiers |= {switch: max(height, tiers.get(switch, 0)) for height, switch in enumerate(chain)}
@@ -435,7 +435,7 @@ def write_yaml(topology: Topology) -> str:
 
 
 def plan_topology(plan: Plan, source: str) -> Topology:
-    """Make a topology of a plan's fabric, racks named as its placement does. InputError: no fabric or no racks."""
+    """Turn a plan's fabric into the form of a topology, racks named as placed. InputError: no fabric or no racks."""
     if plan.fabric is None or not plan.fabric.sites:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
     racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)

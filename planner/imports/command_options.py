@@ -58,7 +58,7 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricWish:
-    """Command options of `planner fabric design`: the fabric wanted; None: the usual value, or, all None, a file's."""
+    """The wanted fabric, imported from options of `planner fabric design`; None: as usual, or, if all, a file's."""
 
     hosts: Annotated[int | None, "Hosts, or racks, that the fabric joins; all are cabled."] = None
     gpus_per_host: Annotated[int | None, "GPUs of a host, each with its NIC."] = None

@@ -83,7 +83,7 @@ def instance_data(data: Any, where: str, folder: Path) -> dict[str, Any]:
 
 
 class FabricParts(NamedTuple):
-    """Usual fabric parts of a first instance: switches whose ports have a NIC's rate, larger ones, a transceiver."""
+    """Usual fabric parts of a first instance file: switches with ports of a NIC's rate, larger ones, a transceiver."""
 
     switches: Sequence[str]
     optics: str

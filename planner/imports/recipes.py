@@ -288,7 +288,7 @@ def model_differences(run: OwnRun, instance: Instance) -> list[str]:
 def written_like(
     text: str, path: Path, run: LaunchRun, instance: Instance, placed: Placement | None = None
 ) -> tuple[str, list[str]]:
-    """Write a plan's choices into a user's recipe; return it, and a line on each. InputError: of another question."""
+    """Read a user's recipe with a plan's choices put in; return it, a line on each. InputError: another question."""
     file = run_of_text(text, path)
     for problem in model_differences(file, instance):
         raise InputError(f"{path}: {problem}")

@@ -76,7 +76,7 @@ class Limits(Sourced):
 
     @property
     def budgeted_years(self) -> float:
-        """Return the years of operation that an instance's limits count against the budget: 0 where left out."""
+        """Years of operation that an instance's limits count against the budget, as a user gives them: 0 if absent."""
         return self.operation_years or 0.0
 
 

@@ -100,7 +100,7 @@ class Spares(Sourced):
 
 
 class TransportRuns(Frozen):
-    """Keys of an instance's network for simulated transport: a random permutation on a tree of its switches."""
+    """Keys that a user gives in a network to have transport simulated: a random permutation on a tree of switches."""
 
     transport: Literal["ecmp", "spray", "adaptive"] = Field(
         description="ecmp: a path a flow; spray: packets over all paths; adaptive: paths by load."

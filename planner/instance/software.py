@@ -203,7 +203,7 @@ class Software(Sourced):
 
     @property
     def host_seconds(self) -> float:
-        """Seconds of a micro-batch that a software stack keeps GPUs waiting for the host; 0 with whole CUDA graphs."""
+        """Seconds of a micro-batch that an instance's software has GPUs wait for the host; 0 with whole CUDA graphs."""
         return 0.0 if self.cuda_graphs == "whole" else self.microbatch_seconds
 
     def zero_stages_under(self, stages: int) -> list[Zero]:

@@ -387,7 +387,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class NearLayouts:
-    """Layouts near the fastest: the best plan of each kind within a share of the fewest days, the fastest first.
+    """A solve's layouts near the fastest: the best plan of each kind within a share of the fewest days, in order.
 
     A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has a plan within the share, and
     none of these a faster one; `within`: the share; `fewest_days`: of the first.

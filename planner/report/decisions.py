@@ -132,7 +132,7 @@ def _degrees(plan: Plan, layout: LayoutPlan) -> str:
 
 
 def recomputes(plan: Plan, layout: LayoutPlan) -> str:
-    """Write, in a layout's statement, which layers, or which parts of them, run again in the backward pass."""
+    """State in a report which layers of a layout, or which parts of them, run again in the backward pass."""
     layers = sum(layout.layers_per_stage)
     if layout.recompute == "none":
         return "recomputes nothing"

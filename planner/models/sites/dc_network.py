@@ -232,7 +232,7 @@ class Contingencies:
         self.others_mw: Floats = np.where(others > 1e-9, others, 0.0)
 
     def split_by(self, line: int) -> tuple[Ints, Ints, Floats]:
-        """Return the DC grid's nodes on each side of a bridge, whose loss splits an island, and the dark load in MW."""
+        """Return for the site split's DC model the nodes on each side of a lost bridge, and the dark load in MW."""
         net, dark_mw = self.topology.network, np.zeros(self.topology.network.nodes)
         side = net.bridges[line]
         rest = np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)

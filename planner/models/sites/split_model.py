@@ -228,7 +228,7 @@ def largest_loads(instance: Instance, options: Options) -> list[NodeLoad]:
 
 
 def relaxations(instance: Instance, rules: Collection[str], options: Options) -> list[Relaxation]:
-    """Return by how much each rule in a conflict must move in the split's MILP at least, others kept; each is verified.
+    """Solve the site split's MILP for how far each rule in a conflict must move, others kept; each is verified.
 
     The rows of a soft rule move beyond the excess that it allows anyway.
     """

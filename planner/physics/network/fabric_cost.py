@@ -111,7 +111,7 @@ def min_fabric(network: Network | None) -> Bill:
 
 
 def min_uplinks(instance: Instance, wired_gpus: int) -> list[tuple[float, float]]:
-    """Bound the cost of fabric uplinks: racks from which trees need some of leaves, or spines, and USD a rack."""
+    """Compute the least cost of a fabric's uplinks: racks from which leaves, or spines, need some, and USD a rack."""
     # They are those that the ratios ask for by the rate of a rack's GPUs, with a port at either end.
     network = instance.network
     if network is None or any(FAMILIES[family].design.grouped for family in network.families):

@@ -23,7 +23,7 @@ from planner.physics.network.clos_fabric import BLOCKS, Design
 
 @dataclass(frozen=True, slots=True)
 class FreeUplinks:
-    """Shares of a leaf's, pod's and zone's uplinks that the exchange of sites leaves free; below 0 it does not fit."""
+    """Shares of the uplinks of leaf, pod and zone, slowed by the WAN exchange, that are free; below 0: no room."""
 
     leaf: float = 1.0
     pod: float = 1.0
@@ -31,7 +31,7 @@ class FreeUplinks:
 
 
 def free_uplinks(design: Design, gbps: float, *stage_shares: float) -> FreeUplinks:
-    """Return the share of the uplinks below the WAN gateway that the exchange between sites leaves free."""
+    """Compute the share of each level's uplinks that the WAN exchange leaves free, by which other flows are slowed."""
     loads = design.exchange_loads(gbps, *stage_shares)
     return FreeUplinks(**{level: 1 - load / links for level, (load, links) in loads.items()})
 

@@ -236,7 +236,7 @@ class FewestDays(Goal):
             self.speak(plan)
 
     def speak(self, found: JointPlan | None = None) -> None:
-        """Report the days, bound and gap of the search; of a new plan also what it can be written from."""
+        """Tell where the search for the fewest days is: days, bound, gap; of a new plan what it is written from too."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
         known = days_of(problem.instance, bound) if math.isfinite(bound) and bound > 0 else None
