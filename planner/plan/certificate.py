@@ -182,7 +182,10 @@ class LayoutChoices(Frozen):
 
 
 class ExcludedColumn(LayoutChoices):
-    """A column that a plan's joint proof lists: faster than the bound on a free network, all refused by sites."""
+    """A column that a plan's joint proof lists: faster than the bound on a free network, all refused by sites.
+
+    It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
+    """
 
     recompute: Literal["none", "selective"] = Field(
         "none", description="What a layer keeps that is not recomputed whole; others are, as memory asks."

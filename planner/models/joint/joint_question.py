@@ -100,8 +100,10 @@ class World:
         return bool(known and allowed and zero in self.zero_stages(s))
 
     def strategies(self, count: int | None = None) -> list[Strategy]:
-        """List the strategies (ways to cut a layer) a joint question allows, each made once; raise at the deadline."""
-        # `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
+        """List the strategies (ways to cut a layer) a joint question allows, each made once; raise at the deadline.
+
+        `count`: those of about this number of evenly drawn degrees; none where fewer than twice that number exist.
+        """
         cache, problem = self.cache, self.problem
         if count is None and cache.listed is not None:
             return cache.listed

@@ -87,8 +87,10 @@ def refuse_unusable_pins(instance: Instance) -> None:
 def solve_joint_cost(
     instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None, days: bool = True
 ) -> JointSolution:
-    """Return the least capital of a joint plan by the deadline of an instance; without one, of any plan at all."""
-    # `solving`, its floor in dollars, and `without` are as in `solve_joint`; `days`: as in `least_capital_plan`.
+    """Return the least capital of a joint plan by the deadline of an instance; without one, of any plan at all.
+
+    `solving`, its floor in dollars, and `without` are as in `solve_joint`; `days`: as in `least_capital_plan`.
+    """
     world = solving.world(instance, without)
     cheapest, limit = solving.cache.cheapest.setdefault(instance.hardware.racks, []), world.latest
     in_time = [x for x in cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]

@@ -154,8 +154,10 @@ class Stages:
 
     @cached_property
     def recomputed(self) -> Ints:
-        """Layers that each stage recomputes at each size: the fewest that memory asks for, or those pinned."""
-        # `NO_FIT` where it cannot hold the size. Shape (stages, sizes).
+        """Layers that each stage recomputes at each size: the fewest that memory asks for, or those pinned.
+
+        `NO_FIT` where it cannot hold the size. Shape (stages, sizes).
+        """
         wanted = self.column.strategy.problem.pin("recomputed_layers_per_stage")
         if wanted is None and self.each < 0:
             return self._needed
@@ -483,10 +485,12 @@ def patterns_of(stages: Stages) -> Patterns:
 
 
 def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> tuple[float, int]:
-    """Return a column's fastest split over `seconds` a step (inf: none as fast), and how many patterns it compared."""
-    # All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
-    # sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
-    # that may have n layers shifts it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
+    """Return a column's fastest split over `seconds` a step (inf: none as fast), and how many patterns it compared.
+
+    All splits are listed. For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is
+    sought at which sums of the stages' layers reach the model's: a set of sums is the bits of a number, and a stage
+    that may have n layers shifts it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
+    """
     limit, problem = seconds * (1 + ROUNDING), column.strategy.problem
     x = patterns_of(Stages(column=column, conditions=conditions, cutoff=limit))
     fine, allowed = x.fits & (x.seconds <= limit), list[Flags]()

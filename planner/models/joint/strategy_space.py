@@ -372,8 +372,10 @@ def strategies_of(one: Strategy) -> list[Strategy]:
 def strategy(
     problem: JointProblem, shape: LayerShape, recomputes: str, fronts: dict[LayerShape, LayerTimes] | None = None
 ) -> Strategy:
-    """Return the strategy of degrees whose stages run 1F1B, each in a rack of its own, with its times and bytes."""
-    # `fronts` keeps the times of dense layers at the front (`pipeline_of`).
+    """Return the strategy of degrees whose stages run 1F1B, each in a rack of its own, with its times and bytes.
+
+    `fronts` keeps the times of dense layers at the front (`pipeline_of`).
+    """
     between = step_prediction.pipeline_of(problem.machine, shape, problem.transport_slowdown, fronts)
     m = between.machine
     return Strategy(

@@ -28,12 +28,14 @@ MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
 def micro_batches(
     s: Strategy, d: Any, p: int, v: int, each: float, cutoff: float, *, likely: bool = False
 ) -> tuple[Any, Any]:
-    """Pair numbers of replicas with the numbers of micro-batches that could be best with them in a strategy's table."""
-    # `each`: least seconds of a micro-batch; `likely`: filled pipelines alone, for a first plan. Pairs that the fill of
-    # the pipeline alone takes over the cutoff, of seconds a micro-batch, are left out. A filled pipeline takes as many
-    # as the batch holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where
-    # a rule asks for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`).
-    # A pipeline that is not interleaved holds less where it is not filled, so it may take any number below p.
+    """Pair numbers of replicas with the numbers of micro-batches that could be best with them in a strategy's table.
+
+    `each`: least seconds of a micro-batch; `likely`: filled pipelines alone, for a first plan. Pairs that the fill of
+    the pipeline alone takes over the cutoff, of seconds a micro-batch, are left out. A filled pipeline takes as many as
+    the batch holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a
+    rule asks for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`). A
+    pipeline that is not interleaved holds less where it is not filled, so it may take any number below p.
+    """
     problem, total = s.problem, most_sequences(s)
     most, wanted, fill = total // np.maximum(d, 1), problem.pin("microbatches_per_step"), min_fill_seconds(s, p, v)
     rounds = v > 1 and problem.rules.whole_rounds
@@ -61,11 +63,13 @@ def micro_batches(
 
 
 def most_rounds(s: Strategy, d: Any, p: int, v: int, each: float, cutoff: float) -> tuple[Any, Any]:
-    """Pair numbers of replicas in a strategy's table with the most micro-batches that unequal chunks may ask for."""
-    # Each represents all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is:
-    # one more whole round may wait more. Chunks may be unequal whatever the layers, as a stage may recompute some of
-    # them or have fewer. Whatever else a step takes grows in proportion to its micro-batches, or comes once. So where
-    # nothing waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
+    """Pair numbers of replicas in a strategy's table with the most micro-batches that unequal chunks may ask for.
+
+    Each represents all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
+    more whole round may wait more. Chunks may be unequal whatever the layers, as a stage may recompute some of them or
+    have fewer. Whatever else a step takes grows in proportion to its micro-batches, or comes once. So where nothing
+    waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
+    """
     if v == 1 or s.problem.pin("microbatches_per_step") is not None:
         return d[:0], d[:0]
     # Where no rule asks for whole rounds the last falls short by one: `schedule.min_excess_seconds` has the whole.
@@ -218,8 +222,10 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
 
 
 def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
-    """Bound a strategy's seconds a sequence, on a clock, up to each row's replicas."""
-    # `each`: seconds of a micro-batch at one replica; `once`: seconds once in a step of the most micro-batches.
+    """Bound a strategy's seconds a sequence, on a clock, up to each row's replicas.
+
+    `each`: seconds of a micro-batch at one replica; `once`: seconds once in a step of the most micro-batches.
+    """
     once, calendar, gpus = once / most_sequences(s), s.problem.calendar, rows.p * s.shape.gpus
     found = each / rows.d + once if calendar is None else calendar.min_seconds(each, once, rows.d, gpus)
     return np.asarray(found / s.shape.micro_batch, dtype=np.float64)
@@ -243,8 +249,10 @@ def pipelines_in_memory(world: World, s: Strategy) -> Flags:
 
 
 def terms_under_zero(s: Strategy, zero: int | None, rows: StrategyRows) -> time_bounds.Terms:
-    """Bound step-time terms of a strategy's pipelines under a ZeRO stage (None: any), all replicas, network free."""
-    # Their `once` is that of a step of any number of micro-batches.
+    """Bound step-time terms of a strategy's pipelines under a ZeRO stage (None: any), all replicas, network free.
+
+    Their `once` is that of a step of any number of micro-batches.
+    """
     phi, total = s.problem.transport_slowdown, most_sequences(s)
     free = RowConditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
     t = time_bounds.terms(s, zero, rows, free)
@@ -300,9 +308,11 @@ def columns_of(
     more_than: Ints | None = None,
     in_rounds: bool = False,
 ) -> TimedRows | None:
-    """Return a strategy's columns, every count of replicas and micro-batches that may be best, under the cutoff."""
-    # `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out; `in_rounds`: each
-    # represents all numbers of rounds up to its own, in place of those listed one by one.
+    """Return a strategy's columns, every count of replicas and micro-batches that may be best, under the cutoff.
+
+    `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out; `in_rounds`: each
+    represents all numbers of rounds up to its own, in place of those listed one by one.
+    """
     problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
     group = problem.expert_group(s.shape)
@@ -386,9 +396,11 @@ def column_at(s: Strategy, zero: int, table: StrategyRows, i: int) -> Column:
 
 
 def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
-    """Bound from below the seconds a sequence of a strategy's column, by its best split on a free network."""
-    # All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
-    # for all numbers of rounds up to the column's own.
+    """Bound from below the seconds a sequence of a strategy's column, by its best split on a free network.
+
+    All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
+    for all numbers of rounds up to the column's own.
+    """
     calendar, cache, phi = world.problem.calendar, world.cache, world.problem.transport_slowdown
     stretch = 1.0 if calendar is None else calendar.least_stretch(column.d, column.replica_gpus)
     cutoff /= stretch

@@ -129,9 +129,11 @@ class Ends:
 def ended_by_choice(
     instance: Instance, solution: JointSolution, solving: Solving, *, seek_others: bool = True
 ) -> tuple[JointSolution, dict[str, Any]]:
-    """Return the plan that the ends between tied plans leave, and what the objective says of others nearly as fast."""
-    # These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is
-    # almost as fast is named. None of them is faster than the fastest.
+    """Return the plan that the ends between tied plans leave, and what the objective says of others nearly as fast.
+
+    These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
+    as fast is named. None of them is faster than the fastest.
+    """
     progress, cache, gap = solving.progress, solving.cache, solving.options.gap or 0.0
     report(progress, "", solution.days, solution.lower_bound)
     best = solution.plan
@@ -238,10 +240,12 @@ def ends_within(
     progress: Progress = lambda _: None,
     search: Loop | None = None,
 ) -> Ends:
-    """Return the plans that the criteria between ties leave, within a share of the fewest days and least capital."""
-    # `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
-    # share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
-    # next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
+    """Return the plans that the criteria between ties leave, within a share of the fewest days and least capital.
+
+    `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
+    share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
+    next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
+    """
     left = None if search is None or simpler <= share else search.copy()
     limit = best.seconds * (1 + share)
     goal = LeastCapital(world=world, limit=limit, incumbent=best, within=share, progress=progress)
@@ -270,9 +274,11 @@ def ends_within(
 def simplest_within(
     world: World, plan: JointPlan, seconds: float, left: Loop | None = None, *, by_designs: bool = False
 ) -> End:
-    """Return the simplest of plans tied within seconds a sequence and a plan's capital: that one if none is simpler."""
-    # It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that.
-    # `left`: the nodes of a search that kept all plans within these seconds.
+    """Return the simplest of plans tied within seconds a sequence and a plan's capital: that one if none is simpler.
+
+    It ranks the cheapest plan of each shape by its layout; `by_designs`: by the designs of fabric before that. `left`:
+    the nodes of a search that kept all plans within these seconds.
+    """
     first = 0 if by_designs else 1
     return _Ties(world=world, loop=left, seconds=seconds, usd=plan.capital_usd).least(
         plan,
@@ -313,8 +319,10 @@ class _Ties:
         return End(plan=plan, proven=False)
 
     def least(self, plan: JointPlan, local: float = 0.0, **ranked: Any) -> End:
-        """Return the tied plan of least rank, or one at hand if none is below the best, and whether that is proven."""
-        # `local`: the least share of all-reduce groups under one leaf that it may have.
+        """Return the tied plan of least rank, or one at hand if none is below the best, and whether that is proven.
+
+        `local`: the least share of all-reduce groups under one leaf that it may have.
+        """
         world, loop = self.world, self.loop
         if world.templates is not None and local > 0:
             world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
@@ -339,8 +347,10 @@ def local_share(plan: JointPlan) -> float:
 
 
 def simplicity(plan: JointPlan) -> Rank:
-    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout."""
-    # By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
+    """Rank a tied plan by its designs of fabric, alike for more racks, and then by its layout.
+
+    By kinds of parallelism, uneven stages, virtual stages, all stages and recomputed layers.
+    """
     _, kinds, _, v, p, _ = least_simplicity(plan.column)
     designs = {(t.models[0].name, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
     return (max(1, len(designs)), kinds, len(set(plan.split.layers)) > 1, v, p, sum(plan.split.recomputed))

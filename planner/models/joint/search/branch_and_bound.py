@@ -76,8 +76,10 @@ class Loop(OpenNodes):
         return Loop(goal=self.goal, heap=nodes, opened=[replace(x) for x in self.opened])
 
     def run(self, goal: Goal | None = None) -> Stopped:
-        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which."""
-        # Another goal goes on with the nodes and shapes left before, which hold all of its plans.
+        """Run the branch and bound until no open node may hold a useful plan or a limit comes; return which.
+
+        Another goal goes on with the nodes and shapes left before, which hold all of its plans.
+        """
         if goal is None or goal is self.goal:
             return self._searched(self._begin)
         # Nodes are opened at the capital that this goal counts. The shapes are priced anew.

@@ -185,9 +185,11 @@ class CapitalGoal(Goal):
         return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
 
     def fabric_usd(self, q: ShapeProblem, blocks: int) -> float:
-        """Return the least price in USD of a fabric that joins some blocks at one site, whatever its slowdowns."""
-        # It is infinite where the capital of a useful plan does not pay any. A MW of it is paid at the site like one of
-        # racks.
+        """Return the least price in USD of a fabric that joins some blocks at one site, whatever its slowdowns.
+
+        It is infinite where the capital of a useful plan does not pay any.
+        """
+        # A MW of it is paid at the site like one of racks.
         key, sites = (q.traffic, blocks), q.world.sites
         if key not in self.fabrics_usd:
             each = 0.0 if sites is None else sites.fabric_usd_per_mw

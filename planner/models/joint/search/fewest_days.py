@@ -328,7 +328,10 @@ class FastestOfEachKind(FewestDays):
 
 @dataclass(kw_only=True)
 class FewestFreeDays(FewestDays):
-    """The search goal of fewest days on a free network and the most racks that the money may buy."""
+    """The search goal of fewest days on a free network and the most racks that the money may buy.
+
+    The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
+    """
 
     # The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
 

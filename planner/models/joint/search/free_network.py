@@ -62,8 +62,10 @@ class FewestRacks:
 def fewest_racks(
     instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None
 ) -> FewestRacks:
-    """Search the fewest racks that train within days on a free network, without a budget, and their fastest layout."""
-    # `tolerance`: relative distance from the racks proven too few at which the search may end.
+    """Search the fewest racks that train within days on a free network, without a budget, and their fastest layout.
+
+    `tolerance`: relative distance from the racks proven too few at which the search may end.
+    """
     deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
     # No column has as many racks.
     world = World(problem=problem_on(instance, 10**9), sites=None, templates=None, deadline=deadline)

@@ -280,9 +280,11 @@ class LeastCapital(CapitalGoal):
 
 
 def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bool = True) -> JointSolution:
-    """Return the joint plan of a goal of least capital by its limit of time, of equal ones the fastest."""
-    # `loop`: a search by days that kept all ties, to go on with. Where there is no plan the `days` of every plan are
-    # bounded, which takes about as long as the search.
+    """Return the joint plan of a goal of least capital by its limit of time, of equal ones the fastest.
+
+    `loop`: a search by days that kept all ties, to go on with. Where there is no plan the `days` of every plan are
+    bounded, which takes about as long as the search.
+    """
     loop = loop or Loop(goal=goal)
     stopped, world = loop.run(goal), goal.world
     plan, unproven, instance = goal.incumbent, world.unproven.usd, world.problem.instance

@@ -131,9 +131,11 @@ class RunSearch:
 
 
 def least_run_cost(instance: Instance, solving: Solving, *, without: dict[str, Any] | None = None) -> JointSolution:
-    """Search the joint plan of least total cost of ownership by the deadline of an instance, its cost as `usd`."""
-    # The budget is ignored: where the least cost is above it, no plan is within it. `without`: values of choices, by
-    # the paths of their pins, that no plan may have.
+    """Search the joint plan of least total cost of ownership by the deadline of an instance, its cost as `usd`.
+
+    The budget is ignored: where the least cost is above it, no plan is within it. `without`: values of choices, by the
+    paths of their pins, that no plan may have.
+    """
     search, days = RunSearch(instance=instance, solving=solving, without=without or {}), instance.limits.deadline_days
     search.push(0.0, 0.0, math.inf if days is None else days / days_of(instance, 1.0))
     return search.run()

@@ -24,9 +24,11 @@ def largest_parts(column: Column, sites: int) -> range:
 
 
 def shapes(column: Column, sites: int, largest: range | None = None) -> Iterator[Shape]:
-    """Yield every shape of a column, its blocks by site: divided over `sites` sites, up to an exchange of sites."""
-    # Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only
-    # those whose largest part is within it.
+    """Yield every shape of a column, its blocks by site: divided over `sites` sites, up to an exchange of sites.
+
+    Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks. `largest`: only those
+    whose largest part is within it.
+    """
     s, block, total = column.strategy, column.block, column.block.blocks(column.d)
     missing = total * block.replicas - column.d
     pinned = Counter(n for n in pinned_blocks(s.problem.instance).values() if n)

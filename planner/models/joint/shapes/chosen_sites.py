@@ -73,8 +73,10 @@ def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float]
 def sites_plan(
     m: Any, data: SplitData, fabric_mw: Mapping[str, float], *, lit: Mapping[Pair, int], certificate: Certificate
 ) -> SitesPlan:
-    """Return the sites section of a plan from a site MILP that is set to its solution."""
-    # `fabric_mw` is the power of the fabric in MW by site, 0 where missing; `lit` are the wavelengths of each link.
+    """Return the sites section of a plan from a site MILP that is set to its solution.
+
+    `fabric_mw` is the power of the fabric in MW by site, 0 where missing; `lit` are the wavelengths of each link.
+    """
     modules, circuits, steps = (
         {name: n for name, var in sorted(counts.items()) if (n := round(var.value))}
         for counts in (m.modules, m.circuits, m.steps)

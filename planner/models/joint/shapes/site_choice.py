@@ -112,9 +112,11 @@ class Sites:
         return [x for x in found if limit is None or x <= limit]
 
     def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
-        """Bound from below a site choice's km of routes between all pairs of `sites` sites, all within a round trip."""
-        # It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
-        # `racks`: those of each site, if known; groups that no plan has, or without room for each, are left out.
+        """Bound from below a site choice's km of routes between all pairs of `sites` sites, all within a round trip.
+
+        It is infinite where none are so near. Of many groups each route is at least one of the shortest of its ends.
+        `racks`: those of each site, if known; groups that no plan has, or without room for each, are left out.
+        """
         if sites < 2:
             return 0.0
         key, pins = (sites, tuple(sorted(racks, reverse=True))), self.data.pins
@@ -253,8 +255,10 @@ class Sites:
     def cheapest(
         self, parts: tuple[SitePart, ...], circuit: Circuit | None, racks: int | None = None
     ) -> PlacedParts | None:
-        """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none."""
-        # `racks`: that of parts of so many racks in all, of which those given are the least.
+        """Return the cheapest choice of sites for parts, one each, at its exact capital; None if there are none.
+
+        `racks`: that of parts of so many racks in all, of which those given are the least.
+        """
         if racks is not None:
             return self.answer(self.question(parts, circuit, {}), racks)
         if not self.designed and circuit is not None:
@@ -282,10 +286,13 @@ class Sites:
         return SitePart(blocks if pinned_blocks(self.instance) else racks, racks, fabrics)
 
     def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
-        """Bound a site choice's capital of parts at the circuit's wavelengths or more; infinite if none hold them."""
-        # Over more than two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for
-        # any number of bytes if the circuit has 0. More wavelengths need no less fibre, so that where no design joins
-        # the sites none does at more of them, and designs that carry the exchange alone cost no less.
+        """Bound a site choice's capital of parts at the circuit's wavelengths or more; infinite if none hold them.
+
+        Over more than two sites the fibre is priced as designed for the circuit's bytes of a stage, or fewer, or for
+        any number of bytes if the circuit has 0.
+        """
+        # More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        # designs that carry the exchange alone cost no less.
         if len(parts) > 2:
             if circuit is not None and not circuit.stage_bytes:
                 circuit = replace(circuit, stage_bytes=LARGE_BYTES)

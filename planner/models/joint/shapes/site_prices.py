@@ -112,8 +112,10 @@ class Prices:
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
     def ask(self, waves: int, rtt: float, stage_bytes: float = 0.0) -> None:
-        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones."""
-        # Where fibre is designed it is the price for `stage_bytes` bytes of a stage or fewer; 0: for any number.
+        """Ask the MILP for a site price that is not known; first for nearer sites than the cheapest known ones.
+
+        Where fibre is designed it is the price for `stage_bytes` bytes of a stage or fewer; 0: for any number.
+        """
         if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
