@@ -273,9 +273,3 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
         gather = float(all_gather(size * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))
     crossing = float(level.latency_seconds + size / level.bytes_per_second)
     return crossing + gather + m.software.pipeline_start_seconds
-
-
-def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
-    """Count a rack's data-parallel ranks, which share layer weights: its replicas, and their CP ranks there."""
-    one_rack = s.gpus <= m.rack.gpus
-    return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)

@@ -6,16 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.physics import Num
-from planner.physics.training.collectives import (
-    exposed_behind_chunks,
-    nic,
-    ranks_in_rack,
-    reduce_scatter_terms,
-    scale_up,
-)
+from planner.physics.training.collectives import exposed_behind_chunks, nic, reduce_scatter_terms, scale_up
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.memory import Weights, gathered_bytes
-from planner.physics.training.operations import LayerShape, Machine
+from planner.physics.training.operations import LayerShape, Machine, ranks_in_rack
 from planner.physics.training.schedule import PipelineCounts
 
 

@@ -362,3 +362,9 @@ def embedding_seconds(m: Machine, s: LayerShape) -> float:
     """Compute the seconds of the embedding gradient's operations a micro-batch: cleared, summed by token, added."""
     elements = m.model.vocabulary / s.tensor_parallel * m.model.hidden
     return float(elements * (3 * m.precision.activation_bytes + 2 * m.precision.gradient_bytes) / hbm_rate(m))
+
+
+def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
+    """Count a rack's data-parallel ranks, which share layer weights: its replicas, and their CP ranks there."""
+    one_rack = s.gpus <= m.rack.gpus
+    return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
