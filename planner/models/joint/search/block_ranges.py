@@ -5,16 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.models.fabric.template_table import ArrayTable
+from planner.models.joint import strategy_tables
 from planner.models.joint.search.goal import Goal, Ranges
 from planner.models.joint.strategy_space import Floats, Ints, Strategy, StrategyRows
-from planner.models.joint.strategy_tables import (
-    Pipes,
-    columns_of,
-    each_in_memory,
-    min_seconds,
-    most_sequences,
-    terms_under_zero,
-)
 
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
@@ -80,12 +73,12 @@ def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = Fal
     new = np.flatnonzero(found.high != x.high)
     found.high = x.high
     if len(new):
-        t = terms_under_zero(s, zero, rows.part(new))
+        t = strategy_tables.terms_under_zero(s, zero, rows.part(new))
         found.each[new], found.once[new], found.layer[new], found.in_memory[new] = t.each, t.once, t.layer, np.nan
     unknown = np.flatnonzero(np.isnan(found.in_memory)) if memory else new[:0]
     if len(unknown):
         each, layer = found.each[unknown], found.layer[unknown]
-        found.in_memory[unknown] = each_in_memory(s, zero, rows.part(unknown), each, layer)
+        found.in_memory[unknown] = strategy_tables.each_in_memory(s, zero, rows.part(unknown), each, layer)
     if len(new) or len(unknown):
         for name in kept.__slots__:
             getattr(kept, name)[x.at] = getattr(found, name)
@@ -95,8 +88,8 @@ def _stage_terms(zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = Fal
 def _under_cutoff(goal: Goal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise floors of ranges of blocks by their terms and the goal's cutoff at their capital; drop empty ranges."""
     s, fits = x.of.strategy, np.isfinite(x.each)
-    total, b = most_sequences(s), s.shape.micro_batch
-    own = min_seconds(s, rows, np.where(fits, x.each, NEVER), x.once)
+    total, b = strategy_tables.most_sequences(s), s.shape.micro_batch
+    own = strategy_tables.min_seconds(s, rows, np.where(fits, x.each, NEVER), x.once)
     seconds = np.maximum(x.seconds, np.where(fits, own, np.inf))
     late = np.maximum(np.minimum(goal.cutoff(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
     with np.errstate(over="ignore"):
@@ -136,10 +129,12 @@ def listed(goal: Goal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
         order = order[len(some) :]
         cuts[some] = cuts[some].max()
         part, cut = x.part(some), min(float(cuts[some[0]]), NEVER)
-        pipes = Pipes(part.seconds, part.rows, part.each, part.once)
+        pipes = strategy_tables.Pipes(part.seconds, part.rows, part.each, part.once)
         more_than = part.low * pipes.rows.block_replicas
         for in_rounds in (False, True):
-            cells = columns_of(goal.world, s, zero, pipes, cut, more_than=more_than, in_rounds=in_rounds)
+            cells = strategy_tables.columns_of(
+                goal.world, s, zero, pipes, cut, more_than=more_than, in_rounds=in_rounds
+            )
             if cells is None:
                 continue
             # The range that each column is from is that of its pipeline which has as many blocks.
