@@ -177,7 +177,7 @@ class AskedInstance:
     constants: Constants = None
 
     def changed(self, *, searched: bool = True) -> "Instance | Path":
-        """Return the instance of a command with the values of --set; the path of its file where there are none."""
+        """Return the instance that a command line names, with its --set; the path of its file where there are none."""
         if not self.change:
             return self.instance
         from planner.sweeps.axes import changed, read_changes

@@ -75,7 +75,7 @@ def heights(topology: Topology) -> dict[str, int]:
 
 
 def leaf_of(topology: Topology) -> dict[str, str]:
-    """Return the name of the leaf switch of each node of a topology."""
+    """Return the leaf switch of each node, by name, for the formats of a topology."""
     return {node: switch.name for switch in topology.switches for node in switch.nodes}
 
 

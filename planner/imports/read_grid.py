@@ -273,7 +273,7 @@ def _slug(text: str) -> str:
 
 
 class Plant(NamedTuple):
-    """A power plant of a grid's list; an authority of "" is one that the list does not name."""
+    """A power plant of a grid as it is imported; an authority of "" is one that its list does not name."""
 
     id: str
     name: str
@@ -370,7 +370,7 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
 
 
 def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
-    """Yield each grid node's plants by authority: the largest left, of equals the first id, and all in its radius."""
+    """Yield the plants of each node of an imported grid, by authority: the largest left, with all in its radius."""
     # The squared chord that spans a great circle of d: (2·sin(d/2r))².
     limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     by_authority: defaultdict[str, list[Plant]] = defaultdict(list)

@@ -97,7 +97,7 @@ class Model(Sourced):
 
     @property
     def moe_layers(self) -> int:
-        """Layers with routed experts of a workload's model."""
+        """Layers of an instance's model that have routed experts."""
         return 0 if self.experts is None else self.layers - self.experts.dense_layers
 
 

@@ -327,7 +327,7 @@ OUTSIDE = (
 
 
 def declared_space(rules: FrameworkRules) -> str:
-    """Return the declared space that a plan states its joint bound is over, narrowed by its framework's rules."""
+    """Return the declared space that a plan's certificate states its bound is over, narrowed by framework rules."""
     return f"{SPACE}; as {rules.framework} runs it: {rules.text}" if rules.framework else SPACE
 
 

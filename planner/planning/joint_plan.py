@@ -349,7 +349,7 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
 
 
 def inspection(plan: Plan, cache: JointCache) -> Any:
-    """Return the key of a joint plan's stored proof: all that its enumeration reads, the instance less its budget.
+    """Return the key under which a solve notes a plan's proof as checked: all that it reads, but the budget.
 
     The budget enters through the maximum racks. None without such a proof, or where the cache is of another instance.
     """

@@ -380,7 +380,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
 
 
 def without_source(value: object, where: str) -> Iterator[str]:
-    """Yield, for cautions, paths of an instance's figures without a source at them or above; once a list."""
+    """Yield for a report's cautions paths of figures without a source at them or above; once a list."""
     if isinstance(value, Sourced) and value.source is not None:
         return
     if isinstance(value, Sourced) and where not in ASKED and set(value.model_fields_set) - {"source", "note"}:

@@ -86,7 +86,7 @@ class JointProblem:
 
     @property
     def rules(self) -> FrameworkRules:
-        """Rules of the framework that strategies of the joint problem keep."""
+        """The joint problem's rules that its strategies keep, those of the framework."""
         return self.instance.workload.rules
 
     @property
@@ -290,7 +290,7 @@ class Strategy:
     under_zero: dict[tuple[int, bool], Pipeline] = field(init=False, repr=False, default_factory=dict)
 
     def pipeline(self, zero_stage: int, *, inside: bool) -> Pipeline:
-        """Return the times of a strategy's pipeline in the declared space under a ZeRO stage, `inside` racks or not."""
+        """Return the times of a pipeline of the joint problem's strategy under a ZeRO stage, `inside` racks or not."""
         if (zero_stage, inside) not in self.under_zero:
             own = self.within if inside else self.between
             self.under_zero[zero_stage, inside] = replace(own, zero_stage=zero_stage)
