@@ -93,7 +93,7 @@ class Pipeline:
 
     @property
     def first_excess_seconds(self) -> float:
-        """Compute a predicted step's seconds a micro-batch that front layers and embedding add to stage 1; may be < 0."""
+        """Compute a predicted step's seconds a micro-batch that front layers and embedding add to stage 1."""
         return transformer.front_layers(self.machine.model) * self.front_excess_seconds + self.embedding
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
