@@ -157,6 +157,9 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
     loss = scaling_laws.loss(law, candidate.parameters, tokens)
+    tried = dict[str, float]()
+    for compute, days in sorted(bracket.days.items()):  # two that only later digits tell apart: the one in time
+        tried[f"{compute:.6g}"] = min(days, tried.get(f"{compute:.6g}", math.inf))
     choice = ModelChoice(
         flop=flop,
         flop_bound=most,
@@ -168,7 +171,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
         ideal=ideal_at(full),
         assumed=None if rate is None else ideal_at(every * rate * seconds),
         compute_shares={part: share for part, share in shares.items() if abs(share) > 1e-12},
-        days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
+        days_by_flop=tried,
     )
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
     bound = choice.loss_bound if bracket.closed else None

@@ -13,6 +13,7 @@ from planner import check, evaluate, limits, solve
 from planner.errors import InputError
 from planner.instance.catalogue_entries import catalogue
 from planner.plan.plan import Plan
+from planner.planning.load import load_instance
 from planner.sweeps.axes import changed, read_changes
 from planner.sweeps.utilisation import LimitPoint, fall, wall
 
@@ -91,6 +92,17 @@ def test_the_chosen_model_is_evaluated(best: Plan) -> None:
     pins = {key: getattr(best.layout, key) for key in ("tensor_parallel", "pipeline_parallel", "data_parallel")}
     for plan in (best, json.loads(best.instance.model_dump_json())):
         assert sum(evaluate(plan, pins).layout.layers_per_stage) == best.instance.workload.model.layers
+
+
+@pytest.mark.parametrize("days", [5, 8])
+def test_computes_that_later_digits_tell_apart_are_kept_apart(days: int) -> None:
+    """One that just misses the deadline and one in time have one name of six digits: the plan is verified."""
+    data = load_instance("one-rack").model_dump(mode="json", exclude_none=True)
+    del data["workload"]["model"], data["workload"]["tokens"]
+    family = {"heads_multiple_of": 8, "tolerance": 0.05}
+    data["workload"]["choose"] = {"law": "chinchilla-2", "family": family}
+    plan = solve(data | {"objective": {"minimize": "loss"}, "limits": data["limits"] | {"deadline_days": days}})
+    assert check(plan) == [] and min(plan.model_choice.days_by_flop.values()) <= days
 
 
 def test_the_batch_follows_its_law() -> None:
