@@ -25,7 +25,7 @@ from planner.version import __version__
 if TYPE_CHECKING:
     from planner.cluster.job import Job
     from planner.cluster.placement import Placement
-    from planner.cluster.topology import Topology
+    from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundRaised", "Cluster", "Event", "Finished", "Frontier", "IncumbentFound", "InputError", "Instance"]
 __all__ += ["Interrupter", "Job", "Note", "PhaseStarted", "Placement", "Plan", "PlannerError", "Row", "Session"]
-__all__ += ["Topology", "Violation", "__version__", "calibrate", "changed", "check", "design_fabric", "evaluate"]
-__all__ += ["explain", "frontier", "layouts", "limits", "place", "show_versions", "simulate", "solve", "sweep"]
-__all__ += ["to_frame"]
+__all__ += ["Topology", "TopologyBlock", "TopologySwitch", "Violation", "__version__", "calibrate", "changed", "check"]
+__all__ += ["design_fabric", "evaluate", "explain", "frontier", "layouts", "limits", "place", "show_versions"]
+__all__ += ["simulate", "solve", "sweep", "to_frame"]
 
 _HOMES = {
     "planner.solvers.progress": ("BoundRaised", "Event", "Finished", "IncumbentFound", "Note", "PhaseStarted"),
@@ -50,7 +50,7 @@ _HOMES = {
     "planner.solvers.signals": ("Interrupter",),
     "planner.cluster.job": ("Job",),
     "planner.cluster.placement": ("Placement",),
-    "planner.cluster.topology": ("Topology",),
+    "planner.cluster.topology": ("Topology", "TopologyBlock", "TopologySwitch"),
     "planner.plan.plan": ("Plan",),
     "planner.sweeps.row_store": ("Row",),
     "planner.planning.solve": ("Session",),

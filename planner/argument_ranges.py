@@ -88,15 +88,18 @@ class ArgumentKind(NamedTuple):
     names: tuple[str, ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Return whether an argument is of the kind."""
+        """Return whether an argument is of the kind; a dict by path or choice has texts alone as its keys."""
+        if self.types == (Mapping,) and isinstance(value, Mapping):
+            return all(isinstance(key, str) for key in value)
         return isinstance(value, self.types) or not {one.__name__ for one in type(value).__mro__}.isdisjoint(self.names)
 
 
-_FILE = (str, os.PathLike)
+_FILE, _TEXT = (str, os.PathLike), ArgumentKind("a text", (str,))
+_FILE_OR_DICT = (*_FILE, Mapping)
 _PATH, _CALLBACK = ArgumentKind("a path", _FILE), ArgumentKind("a function of one argument", (Callable,))  # type: ignore[arg-type]
 _BY_PATH = ArgumentKind('a dict by dotted path, such as {"layout.tensor_parallel": 8}', (Mapping,))
 _INSTANCE_WORDS = "the path of a file, the name of an instance that ships, a dict, an Instance or a Plan"
-_INSTANCE = ArgumentKind(_INSTANCE_WORDS, (*_FILE, Mapping), ("Instance", "Plan"))
+_INSTANCE = ArgumentKind(_INSTANCE_WORDS, _FILE_OR_DICT, ("Instance", "Plan"))
 # By the name of the argument; "call.argument" where a call has a kind of its own.
 KINDS: Mapping[str, ArgumentKind] = {
     **dict.fromkeys(("instance", "question", "curve.plan"), _INSTANCE),
@@ -112,10 +115,11 @@ KINDS: Mapping[str, ArgumentKind] = {
     "shard": ArgumentKind("two whole numbers, part and parts, such as (1, 8)", (Sequence,)),
     "finished": ArgumentKind("keys of rows", (Collection,)),
     "rows": ArgumentKind("rows of a sweep, or plans", (Iterable,)),
-    "topology": ArgumentKind("the path of a file, a Topology or a Cluster", _FILE, ("Topology", "Cluster")),
-    "job": ArgumentKind("the path of a file, a dict, a Job or a Plan", (*_FILE, Mapping), ("Job", "Plan")),
+    "topology": ArgumentKind("a file's path, a dict, a Topology or a Cluster", _FILE_OR_DICT, ("Topology", "Cluster")),
+    "__init__.topology": ArgumentKind("a file's path, a dict or a Topology", _FILE_OR_DICT, ("Topology",)),
+    "job": ArgumentKind("the path of a file, a dict, a Job or a Plan", _FILE_OR_DICT, ("Job", "Plan")),
     **dict.fromkeys(("busy", "free", "only"), ArgumentKind("names of nodes, or a hostlist", (Iterable,))),
-    "network": ArgumentKind("the path of a file, a dict, a Plan or a Fabric", (*_FILE, Mapping), ("Plan", "Fabric")),
+    "network": ArgumentKind("the path of a file, a dict, a Plan or a Fabric", _FILE_OR_DICT, ("Plan", "Fabric")),
 }
 
 
@@ -127,7 +131,12 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
     signature, names = inspect.signature(call), spelled or {}
     own = {name: f"{call.__name__}.{name}" for name in signature.parameters}
     ranges = {name: RANGES.get(of_call) or RANGES.get(name) for name, of_call in own.items()}
-    kinds = {name: KINDS.get(of_call) or KINDS.get(name) for name, of_call in own.items() if spelled is None}
+    texts = {name for name, own_name in signature.parameters.items() if own_name.annotation in (str, str | None)}
+    kinds = {
+        name: KINDS.get(of_call) or KINDS.get(name) or (_TEXT if name in texts else None)
+        for name, of_call in own.items()
+        if spelled is None
+    }
 
     @functools.wraps(call)
     def checked(*args: P.args, **options: P.kwargs) -> T:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @bounded
 def place(
-    topology: "Cluster | Topology | str | Path",
+    topology: "Cluster | Topology | Mapping[str, Any] | str | Path",
     job: "Job | Plan | Mapping[str, Any] | str | Path",
     *,
     busy: Iterable[str] | str = (),
@@ -38,7 +38,8 @@ def place(
     Parameters
     ----------
     topology
-        A topology's file, a Topology, or a warm `planner.Cluster`, which several threads may share.
+        A topology's file, a Topology or its content as a dict, `{"switches": [{"name": "leaf0", "parent": "spine",
+        "nodes": ["n0", "n1"]}, {"name": "spine"}]}`, or a warm `planner.Cluster`, which several threads may share.
     job
         A job's or a plan's file, the content of a job's file as a dict, a Job or a Plan.
     busy

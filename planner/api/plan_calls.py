@@ -63,7 +63,7 @@ def changed(
         A path to a JSON or YAML file or the name of an instance that ships, its content as a dict, or an Instance.
     changes
         Values by dotted path, or how they move: {"limits.budget_usd": "x1.2", "workload.model": "llama3-70b"}; "+100",
-        "-100", "+20%" and None, which takes a value away, do as well.
+        "-100", "+20%" and None, which takes a value away (a key then has what a file without it has), do as well.
     searched
         Whether what only a search needs must be there; `evaluate` needs less.
     """
@@ -365,7 +365,7 @@ def solve(
     Parameters
     ----------
     instance
-        A path to a JSON file, its content as a dict, or an Instance.
+        A path to a JSON or YAML file or the name of an instance that ships, its content as a dict, or an Instance.
     time_limit
         Seconds after which the best plan so far is returned, with its gap. A first plan may take up to 20.
     gap
@@ -429,7 +429,7 @@ def sweep(
     Parameters
     ----------
     instance
-        A path to a JSON file, its content as a dict, or an Instance.
+        A path to a JSON or YAML file or the name of an instance that ships, its content as a dict, or an Instance.
     vary
         Values by dotted path of the instance or of a pin: a sequence, or a text such as "20e9:200e9:10e9".
     pairs

@@ -112,12 +112,16 @@ def _parsed(item: str) -> tuple[list[str], list[list[tuple[range, int]]]]:
     return parts[::2], brackets
 
 
-def read_hosts(text: str, what: str) -> list[str]:
-    """Read a Slurm hostlist into node names; `what` names it in the InputError where it cannot be read."""
+def read_hosts(given: Iterable[str] | str, what: str) -> list[str]:
+    """Read a Slurm hostlist into node names, or list names; `what` names them in the InputError where it is neither."""
     try:
-        return expand(text)
-    except ValueError as error:
-        raise InputError(f"{what}: {error}") from None
+        names = expand(given) if isinstance(given, str) else list(given)
+    except (ValueError, TypeError) as error:
+        problem = error if isinstance(given, str) else f"must be names of nodes, or a hostlist (is {given!r:.40})"
+        raise InputError(f"{what}: {problem}") from None
+    for name in (name for name in names if not isinstance(name, str)):
+        raise InputError(f"{what}: must be names of nodes, or a hostlist (one is {name!r:.40})")
+    return names
 
 
 def natural(name: str) -> list[tuple[int, str]]:

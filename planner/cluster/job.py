@@ -10,7 +10,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from planner.errors import InputError
+from planner.argument_ranges import NumberRange
+from planner.errors import InputError, hint
 from planner.files import read_json
 from planner.instance.base_types import Count, Frozen, NonNegative, with_schema
 from planner.instance.validation import validated
@@ -148,6 +149,9 @@ class Job(Frozen, json_schema_extra=with_schema):
         Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
         """
         kept = [own.axis for own in self.levels]
+        if not NumberRange(0, len(kept) - 1, whole=True).holds(level):
+            due = f"from 0, the innermost, to {len(kept) - 1}" if kept else "left out, as the job has no mesh"
+            raise InputError(f"level: must be {due} (is {level!r:.40})")
         axes = [axis for axis in self.mesh or {} if axis not in kept]
         first = sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis)))
         return (*first, *reversed(kept[level + 1 :]))
@@ -158,8 +162,9 @@ class Job(Frozen, json_schema_extra=with_schema):
         With a `level` of its mesh, yield its blocks by their numbers; blocks of the levels inside follow each other.
         """
         if level is not None:
+            outside = self.numbering(level)
             inside = [kept.axis for kept in reversed(self.levels[: level + 1])]
-            yield from (Slot(0, name, ranks) for name, ranks in self._mesh_groups(inside, self.numbering(level)))
+            yield from (Slot(0, name, ranks) for name, ranks in self._mesh_groups(inside, outside))
         elif self.mesh is not None:
             for label, ranks in self.lines("data"):
                 yield Slot(0, f"data[{label}]" if label else "data", ranks)
@@ -171,6 +176,9 @@ class Job(Frozen, json_schema_extra=with_schema):
 
     def lines(self, axis: str) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield the groups along an axis of a job's mesh: places along the other axes by name, and ranks."""
+        known = () if self.mesh is None else tuple({**self.mesh, **dict.fromkeys(AXES)})  # an axis left out is of one
+        if axis not in known:
+            raise InputError(f"axis: {axis!r:.40} is not in the mesh of job {self.name!r}; {hint(str(axis), known)}")
         return self._mesh_groups([axis], [other for other in self.mesh or {} if other != axis])
 
     def _mesh_groups(self, inside: Iterable[str], outside: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -187,7 +195,10 @@ class Job(Frozen, json_schema_extra=with_schema):
             yield name, tuple(first + rank for rank in within)
 
 
-def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path", gpus_per_node: int | None = None) -> Job:
+AnyJob = Job | Plan | Mapping[str, Any] | str | Path
+
+
+def read_job(given: AnyJob, gpus_per_node: int | None = None) -> Job:
     """Read a training job from its file, a dict or itself, checked; a plan's file is one, in nodes of these GPUs."""
     if isinstance(given, Job):
         return given

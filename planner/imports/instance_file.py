@@ -120,7 +120,12 @@ def first_instance(wish: Wish, output: Path | None = None) -> str:
     if not racks:
         problem = f"no rack of the catalogue has {wish.accelerator!r}"
         raise InputError(f"--accelerator: {problem}; choose another, and write the rack")
-    last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
+    count, price = 1 if wish.sites else wish.racks or RACKS, catalogue("racks")[racks[0]]["price_usd"]
+    if budget is not None and count * price > budget:
+        fewer = "" if wish.sites or budget < 2 * price else f", or give --racks below {budget // price:.0f}"
+        least = f"at least {count * price:,.0f}, the price of {count} {racks[0]} without a fabric"
+        raise InputError(f"--budget: must be {least} (is {budget:,.0f}); raise it{fewer}")
+    last = f"  racks: {count}  # of the one cluster; a `grid` in their place lets power decide"
     if wish.sites:
         last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
     parts, network = FABRIC_PARTS.get(nic_gbps), ""

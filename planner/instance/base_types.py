@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from planner.errors import InputError, hint, shown
+from planner.instance.validation import validated
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -25,37 +28,56 @@ class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     @field_validator("*", mode="before")
     @classmethod
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse true and false where frozen data have a number: pydantic takes them for 1 and 0."""
-        if isinstance(value, bool):
+        """Refuse true and false where frozen data have a number or several: pydantic takes them for 1 and 0."""
+        places: list[tuple[Any, ...]] = [()] if isinstance(value, bool) else []
+        if isinstance(value, (dict, list, tuple)):
+            inner = value.items() if isinstance(value, dict) else enumerate(value)
+            places = [(key,) for key, own in inner if isinstance(own, bool)]
+        if places:
             kinds = set(re.findall(r"\w+", str(cls.model_fields[info.field_name or ""].annotation)))
-            if kinds & {"int", "float"} and not kinds & {"bool", "Any"}:
-                raise PydanticCustomError("number_type", "Input should be a valid number")
+            number = kinds & {"int", "float"} and not kinds & {"bool", "Any"}
+            if number and (places == [()] or kinds & {"dict", "tuple"}):
+                fault = PydanticCustomError("number_type", "Input should be a valid number")
+                faults = [InitErrorDetails(type=fault, loc=place, input=True if place else value) for place in places]
+                raise ValidationError.from_exception_data(cls.__name__, faults)
         return value
 
     def replaced(self, **values: Any) -> Self:
         """Return frozen data with other values, validated as in a file but for parts that were before.
 
-        `limits__budget_usd` names one of a part. ValidationError: a value is wrong.
+        `limits__budget_usd` names one of a part; None takes a value away. InputError: a value is wrong or has no place.
         """
-        inner: dict[str, dict[str, Any]] = {}
+        kind, where, inner = type(self), f"{type(self).__name__}: ", dict[str, dict[str, Any]]()
         for path in [path for path in values if "__" in path]:
             part, _, name = path.partition("__")
             inner.setdefault(part, {})[name] = values.pop(path)
-        values |= {part: getattr(self, part).replaced(**own) for part, own in inner.items()}
-        if unknown := values.keys() - type(self).model_fields.keys():
-            raise AttributeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        for name in [name for name in (*values, *inner) if name not in kind.model_fields]:
+            raise InputError(f"{where}{name}: unknown key; {hint(name, kind.model_fields)}")
+        for part, own in inner.items():
+            if not isinstance(holder := getattr(self, part), Frozen):
+                raise InputError(f"{where}{part}.{next(iter(own))}: {part} is {shown(holder)}; give it whole")
+            try:
+                values[part] = holder.replaced(**own)
+            except InputError as error:
+                raise InputError(re.sub(r"(?m)^\w+: ", f"{where}{part}.", str(error))) from None
         for name, value in values.items():
             if not all(isinstance(part, BaseModel) for part in (value if isinstance(value, tuple) else (value,))):
-                values[name] = getattr(_alone(type(self), name)(**{name: value}), name)
+                given = {} if value is None and not may_be_none(self, name) else {name: value}
+                values[name] = getattr(validated(_alone(kind, name), given, kind.__name__), name)
         return self.model_copy(update=values)
 
 
 @cache
-@cache
 def _alone(kind: type[BaseModel], name: str) -> type[BaseModel]:
     """Return the type of frozen data with one field alone, by which a value of it is validated without the others."""
-    own: Any = {name: (kind.model_fields[name].rebuild_annotation(), ...)}
+    own: Any = {name: (kind.model_fields[name].annotation, kind.model_fields[name])}
     return create_model(kind.__name__, __base__=Frozen, **own)
+
+
+def may_be_none(part: object, name: str) -> bool:
+    """Return whether None is a value at a key of frozen data; where it is not, it takes the value away."""
+    field = type(part).model_fields.get(name) if isinstance(part, BaseModel) else None
+    return field is not None and (field.annotation is Any or type(None) in get_args(field.annotation))
 
 
 class Sourced(Frozen):

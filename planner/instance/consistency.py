@@ -1,7 +1,7 @@
 """Consistency of an instance: complaints about parts that are missing, misnamed or do not go together."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from planner.errors import InputError, hint, shown
 from planner.instance.base_types import MAX_COUNT
@@ -15,6 +15,10 @@ WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
 MOST_PLACES = 2_000  # nodes that may hold a site
 SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
 ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
+NO_CHOICE = (  # of a model, where the goal is the least loss
+    'is missing, and objective.minimize is "loss"; give the law and the family by which the model is chosen, or set '
+    'that to another goal, such as "days_to_train", with workload.model and workload.tokens'
+)
 ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
 
 
@@ -24,9 +28,10 @@ def network_problems(network: Network | None) -> Iterator[str]:
         return
     if network.media and network.floor is None:
         yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
-    names = [switch.name for switch in network.switches]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
+    given: Sequence[str]
+    for key, given in (("switches", [switch.name for switch in network.switches]), ("families", network.families)):
+        for name in sorted({name for name in given if given.count(name) > 1}):
+            yield f"network.{key}: {name!r} is given {given.count(name)} times; keep one, or give others other names"
     links: list[tuple[Optics | Medium, float | None]] = []
     for part in network.media or (network.optics,):
         named = RATE.match(part.name)  # in files without a rate the name says it
@@ -85,7 +90,7 @@ def _goal_problems(instance: Instance) -> Iterator[str]:
     """Yield complaints about what the goal of an instance needs: a deadline, or how a model is chosen, and it alone."""
     goal, deadline, chosen = instance.objective.minimize, instance.limits.deadline_days, instance.workload.choose
     if goal == "loss" and chosen is None:
-        yield "workload.choose: is missing; give the law and the family by which the model is chosen"
+        yield f"workload.choose: {NO_CHOICE}"
     if goal != "loss" and chosen is not None:
         remedy = 'set that to "loss", or remove workload.choose and give workload.model and workload.tokens'
         yield f'workload.choose: chooses a model where objective.minimize is "loss" alone (is "{goal}"); {remedy}'

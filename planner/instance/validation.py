@@ -20,6 +20,7 @@ Location = tuple[int | str, ...]
 # Keys at which a fault is one of the whole part, from which all else that is wrong with it follows.
 CAUSES: dict[int | str, str] = {"kind": "literal_error", LIKE: "extra_forbidden"}
 SINGLE_DUE = ("string_type", "float_type", "int_type", "literal_error")
+LIST_DUE = ("tuple_type", "list_type")
 OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
 UNNAMED = (  # places of wrong values to which others refer, and complaints that are then due to them
     (re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\])$)"), re.compile("does not exist|no such decision")),
@@ -79,7 +80,7 @@ def validated(
         wrong = [error for error in found if not any(one[0][: len(error[0])] == error[0] != one[0] for one in found)]
         for path, _, complaint in wrong:
             faults.add(dotted(path), complaint)
-        data = json.loads(json.dumps(data, default=str))
+        data = json.loads(json.dumps(data, default=lambda x: x.model_dump() if isinstance(x, BaseModel) else str(x)))
         places = {part: dotted(part) for _, part, _ in wrong}
         if not all(put_stand_in(model, data, path, drop=name in faults.replaced) for path, name in places.items()):
             break  # too much is wrong to go on
@@ -106,7 +107,7 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
         # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
         # So a fault of another form counts where there is none of that.
         nested = isinstance(fault["input"], (dict, list, tuple))
-        other = fault["type"] in (SINGLE_DUE if nested else ("tuple_type", "list_type"))
+        other = fault["type"] in (SINGLE_DUE if nested else LIST_DUE)
         errors.append((located(fault["loc"], data, missing=fault["type"] == "missing"), fault, other))
     for path, fault, other in errors:
         if other and any(own[: len(path)] == path for own, _, also in errors if not also):
@@ -131,7 +132,8 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
             message = message.replace("tuple", "list").replace(" after validation", "")
             whole = isinstance(fault["input"], (dict, list)) and not fault["type"].endswith(("_type", "literal_error"))
             value = "" if whole else f" (is {shown(fault['input'])})"
-            yield path, part, f"{message}{value}; fix it there"
+            text = isinstance(fault["input"], str) and fault["type"] in LIST_DUE
+            yield path, part, f"{message}{value}; {'write it in square brackets' if text else 'fix it there'}"
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:
@@ -171,8 +173,10 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
         holder[LIKE] = next(iter(catalogue("accelerators")))
         return True
     forms = _forms_at(model, location)
-    needed = any(last in form.get("required", ()) for form in _forms_at(model, parents))
-    made = not drop and any("properties" in form for form in forms)
+    above = _forms_at(model, parents)
+    needed = any(last in form.get("then", form).get("required", ()) for form in above)
+    named = not any(last in form.get("properties", ()) for form in above)  # by the user, of which one may be due
+    made = not drop and (named or any("properties" in form for form in forms))
     if isinstance(holder, dict) and not (forms and (needed or made)):
         return holder.pop(str(last), holder) is not holder
     listed = isinstance(holder, list) and isinstance(last, int) and last < len(holder)
@@ -191,7 +195,8 @@ def _forms_at(model: type[BaseModel], location: Iterable[int | str]) -> list[Sch
             if isinstance(part, int):
                 inside += form.get("prefixItems", [])[part : part + 1] or [form.get("items")]
             else:
-                inside.append(form.get("properties", {}).get(part, form.get("additionalProperties")))
+                named = [form.get("additionalProperties"), *form.get("patternProperties", {}).values()]
+                inside += [form["properties"][part]] if part in form.get("properties", {}) else named
         forms = [form for schema in inside if isinstance(schema, dict) for form in _forms(schema, root)]
     return forms
 

@@ -1,15 +1,18 @@
 """Types of an instance's workload: the model to train, its experts and attention, its precision and its tokens."""
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
+from pydantic_core import InitErrorDetails, ValidationError
 
 from planner.instance.base_types import Count, Dtype, NonNegative, Positive, Sourced
-from planner.instance.catalogue_entries import Named, by_default
+from planner.instance.catalogue_entries import IN_FULL, Named, by_default
 from planner.instance.framework_rules import FREE, FrameworkRules, rules_of
 from planner.instance.scaling_law import Choose
 from planner.instance.software import Software
+
+CHOSEN = ("model", "tokens")  # by workload.choose, where they are left out
 
 
 class Experts(Sourced):
@@ -122,11 +125,21 @@ class Precision(Sourced):
             yield f"{both}; give the bytes of both copies"
 
 
-class Workload(Sourced):
+DUE = {
+    "if": {"not": {"required": ["choose"]}},
+    "then": {"required": [*CHOSEN, "sequence_length"]},
+}
+
+
+class Workload(Sourced, json_schema_extra=DUE):
     """The workload of an instance: a model to train on a number of tokens."""
 
-    model: Annotated[Model, Named("models")] = Field(description="The architecture, inline or by catalogue name.")
-    tokens: Positive = Field(description="Training tokens.")
+    model: Annotated[Model, Named("models")] = Field(  # type: ignore[assignment]  # there once it is chosen
+        None, description="The architecture, inline or by catalogue name; left out where `choose` chooses it."
+    )
+    tokens: Positive = Field(  # type: ignore[assignment]
+        None, description="Training tokens; left out where `choose` chooses them."
+    )
     sequence_length: Count = Field(description="Tokens per sequence.")
     precision: Annotated[Precision, Named("precisions")] = by_default(
         "precisions", "bf16", "Inline or by catalogue name (bf16, fp8, ...); absent: bf16."
@@ -140,13 +153,23 @@ class Workload(Sourced):
         "published steps. Natural routing without tuning took 1.3 to 2.2 times as long (docs/accuracy.md).",
     )
     availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time that trains.")
-    choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")
+    choose: Choose | None = Field(None, description="Choose model and tokens, which must then be left out.")
     framework_rules: bool | None = Field(
         None,
         exclude_if=lambda rules: rules is None,  # so that an instance without it keeps its hash
         description="Plan only what the named framework runs (docs/layout.md lists its rules); false: any layout, as "
         "a stack of one's own may run it. Absent: true.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given_or_chosen(cls, data: Any, info: ValidationInfo) -> Any:
+        """Require a workload's model and tokens where nothing chooses them, and in a plan; null is as left out."""
+        lacks = [key for key in CHOSEN if isinstance(data, Mapping) and data.get(key) is None]
+        if lacks and (data.get("choose") is None or info.context == IN_FULL):
+            faults = [InitErrorDetails(type="missing", loc=(key,), input=data) for key in lacks]
+            raise ValidationError.from_exception_data(cls.__name__, faults)
+        return {key: value for key, value in data.items() if key not in lacks} if lacks else data
 
     @property
     def rules(self) -> FrameworkRules:

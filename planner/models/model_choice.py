@@ -122,6 +122,14 @@ def is_open(instance: Instance) -> bool:
     return start is not None and (work.model, work.tokens) == (start.model, start.tokens)
 
 
+def of_one_model(instance: Instance) -> Instance:
+    """Return an instance whose model is given, or chosen by a plan. InputError: workload.choose leaves it open."""
+    if is_open(instance):
+        remedy = 'give workload.model and workload.tokens with another goal than "loss", or the plan that chose them'
+        raise InputError(f"{instance.name}: workload.choose leaves the model open; {remedy}")
+    return instance
+
+
 def instance_with(instance: Instance, candidate: ModelCandidate) -> Instance:
     """Return the instance that trains a chosen model; the user's own limit on the batch is kept."""
     given = [limit for limit in (instance.limits.max_batch_tokens, candidate.batch_tokens) if limit is not None]

@@ -19,7 +19,7 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.software import CORE_ATTENTION, DISPATCH_SECONDS
 from planner.models import Options
-from planner.models.model_choice import is_open
+from planner.models.model_choice import of_one_model
 from planner.physics.recovery import best_stretch
 from planner.physics.site import cost
 from planner.physics.training import parallel_strategy, step_errors, step_prediction
@@ -79,10 +79,7 @@ class Evaluation(LayoutMetrics):
 
 def evaluated(instance: Instance) -> Evaluation:
     """Evaluate the layout that the instance's pins give in full: predict its metrics. InputError: of no model."""
-    if is_open(instance):
-        remedy = "give workload.model and workload.tokens in its place, or the plan that chose them"
-        raise InputError(f"evaluate: workload.choose leaves the model open; {remedy}")
-    strategy, machine, filled = pinned_strategy(instance), machine_of(instance), dict[str, str]()
+    strategy, machine, filled = pinned_strategy(of_one_model(instance)), machine_of(instance), dict[str, str]()
     if "layout.zero_stage" not in instance.pins:  # the first that memory holds, else the plainest
         least = strategy.zero_stage
         for zero in machine.software.zero_stages_under(strategy.pipeline_parallel):

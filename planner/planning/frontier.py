@@ -50,7 +50,7 @@ def refuse_without_curve(instance: Instance) -> Instance:
     """Return an instance that has a frontier of money against days. InputError: not of one layout and one model."""
     if instance.objective.minimize == "loss":
         problem = "is loss, whose model changes with the money: it has no curve of money against days"
-        remedy = "set it to days_to_train, with the model to train in workload.model"
+        remedy = "set it to days_to_train, and give workload.model and workload.tokens in place of workload.choose"
         raise InputError(f"objective.minimize: {problem}; {remedy}")
     return of_one_layout(instance)
 

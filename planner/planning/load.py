@@ -12,12 +12,13 @@ from planner.calibration.constants import Given, put_constants, read_constants
 from planner.errors import InputError, shown
 from planner.imports.fabric_question import LOSSES
 from planner.imports.instance_file import instance_data, read_instance_file
-from planner.instance.consistency import network_problems, reference_problems
+from planner.instance.consistency import NO_CHOICE, network_problems, reference_problems
 from planner.instance.instance import ANY_ACCELERATOR, FabricInstance, Instance
 from planner.instance.pins import check_pins, long_names
 from planner.instance.plausible_ranges import out_of_range
 from planner.instance.scaling_law import Choose
 from planner.instance.validation import Faults, validated
+from planner.instance.workload import CHOSEN
 from planner.models.model_choice import any_model, is_open
 from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of
@@ -90,27 +91,32 @@ def _as_json(given: Any, where: str) -> Any:
 def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
     """Return an instance's data with a model to start a choice from, and with its first pool's parts as hardware's."""
     data = _as_json(data, where)
-    workload, hardware = data.get("workload"), data.get("hardware")
-    if isinstance(workload, dict) and workload.get("choose") is not None:
-        model, given = workload.get("model"), [key for key in ("model", "tokens") if workload.get(key) is not None]
-        if isinstance(model, dict) and model.get("name") == f"{model.get('layers')}x{model.get('hidden')}":
-            given = []  # of a plan that chose them
-        for key in given:
-            value = shown(workload.pop(key))
-            faults.add(f"workload.{key}", f"workload.choose chooses it (is {value}); remove one of the two")
+    parts = (data.get(key) for key in ("workload", "hardware", "objective"))
+    workload, hardware, objective = (part if isinstance(part, dict) else {} for part in parts)
+    given = {key: workload[key] for key in CHOSEN if workload.get(key) is not None}
+    if workload.get("choose") is not None:
+        model = given.get("model")
+        if not (isinstance(model, dict) and model.get("name") == f"{model.get('layers')}x{model.get('hidden')}"):
+            for key, value in given.items():  # else of a plan that chose them
+                is_ = shown(value.get("name", value) if isinstance(value, dict) else value)
+                faults.add(f"workload.{key}", f"workload.choose chooses it (is {is_}); remove one of the two (null)")
+            given = {}
         try:
             start = any_model(Choose.model_validate(workload["choose"]))
-            workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
-            workload.setdefault("tokens", start.tokens)
+            dumped = start.model.model_dump(mode="json", exclude_none=True)
+            workload.update({"model": dumped, "tokens": start.tokens} | given)
         except ValidationError:  # the whole instance is refused with the same complaint, under its own path
             faults.replaced += ["workload.model", "workload.tokens"]
         except OverflowError:  # beyond a float
             problem = "its figures are beyond what can be computed with"
             raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
-    pools = hardware.get("pools") if isinstance(hardware, dict) else None
+    elif objective.get("minimize") == "loss" and workload and len(given) < len(CHOSEN):
+        faults.add("workload.choose", NO_CHOICE)
+        faults.replaced += ["workload.model", "workload.tokens", "workload.choose"]
+    pools = hardware.get("pools")
     first = pools[0] if isinstance(pools, list) and pools and isinstance(pools[0], dict) else {}
     for key in ("accelerator", "rack"):
-        if key in first and isinstance(hardware, dict) and key not in hardware:
+        if key in first and key not in hardware:
             hardware[key] = first[key]
             faults.copied.append(f"hardware.{key}")
     return data

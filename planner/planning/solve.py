@@ -24,6 +24,7 @@ from planner.models.joint.search.fewest_days import FastestOfEachKind, kind_of
 from planner.models.joint.solve_joint import refuse_unusable_pins, solve_joint
 from planner.models.joint.stage_split import Column
 from planner.models.joint.tied_plans import ended_by_choice, kept_within
+from planner.models.model_choice import of_one_model
 from planner.physics import ticking
 from planner.physics.network.fabric_designs import max_joined_racks
 from planner.physics.training.parallel_strategy import shape_values
@@ -401,7 +402,9 @@ class NearLayouts:
 
 def near_layouts(instance: Instance, options: Options, progress: Progress, *, within: float = 0.02) -> NearLayouts:
     """Solve for layouts near the fastest: of each kind one within a share of the days; at the limit those so far."""
-    instance = in_days_of_training(instance)
+    instance = in_days_of_training(of_one_model(instance))
+    if instance.workload.choose is not None:  # of a plan, whose model stays
+        instance = instance.replaced(objective__minimize="days_to_train", workload__choose=None)
     deadline = Deadline(options.time_limit)
     with turn(deadline) as mine, ticking(deadline.check):
         if not mine:

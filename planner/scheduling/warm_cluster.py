@@ -1,7 +1,7 @@
 """A cluster kept warm between calls: its topology and busy nodes, and jobs placed on it in any order or by name."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -12,11 +12,12 @@ from typing import Any
 from planner.argument_ranges import bounded
 from planner.checks.placement import check_placement
 from planner.cluster.hostlists import natural, read_hosts
-from planner.cluster.job import MEMBER, Job
+from planner.cluster.job import MEMBER, AnyJob, Job, read_job
 from planner.cluster.placement import Figure, PlacedGroup, Placement
 from planner.cluster.topology import Topology
 from planner.errors import InputError, InternalError, hint
 from planner.formats.cluster_files import read_states, read_topology
+from planner.instance.validation import validated
 from planner.models import Options
 from planner.models.placement import placement_problem as problems
 from planner.models.placement.place_job import FORMULATION, Order, fewest_cuts, rank, solve_in_one_tree
@@ -60,9 +61,12 @@ def options_of(time_limit: float | None, seed: int = 0, threads: int | None = No
 class Cluster:
     """A warm cluster: its topology and the nodes that are busy or broken; several threads may call every method."""
 
-    def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
-        self.topology = topology
-        self.leaves: tuple[LeafNodes, ...] = tuple(problems.leaves_of(topology))
+    @bounded
+    def __init__(self, topology: Topology | Mapping[str, Any] | str | Path, *, busy: Iterable[str] | str = ()) -> None:
+        if isinstance(topology, Mapping):
+            topology = validated(Topology, topology, "topology")
+        self.topology = topology if isinstance(topology, Topology) else read_topology(topology)
+        self.leaves: tuple[LeafNodes, ...] = tuple(problems.leaves_of(self.topology))
         self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
         self.trees = len({leaf.tree for leaf in self.leaves})
         self._busy: set[str] = set()
@@ -87,21 +91,21 @@ class Cluster:
         with self._lock:
             return frozenset(self._busy)
 
-    def set_busy(self, nodes: Iterable[str]) -> None:
+    def set_busy(self, nodes: Iterable[str] | str) -> None:
         """Take nodes out of the warm cluster's free ones; those that are busy already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.update(wanted)
 
-    def set_free(self, nodes: Iterable[str]) -> None:
+    def set_free(self, nodes: Iterable[str] | str) -> None:
         """Give nodes back to the warm cluster; those that are free already stay so."""
         wanted = self.known(nodes)
         with self._lock:
             self._busy.difference_update(wanted)
 
-    def known(self, nodes: Iterable[str]) -> list[str]:
+    def known(self, nodes: Iterable[str] | str) -> list[str]:
         """Return nodes of the warm cluster; InputError names the first that its topology does not have."""
-        wanted = [nodes] if isinstance(nodes, str) else list(nodes)
+        wanted = read_hosts(nodes, "nodes")
         for node in wanted:
             if node not in self.leaf_of:
                 raise InputError(f"node {node!r} is not in the topology; {hint(node, self.leaf_of, 0.6, 1)}")
@@ -110,10 +114,10 @@ class Cluster:
     @bounded
     def place(
         self,
-        job: Job,
+        job: AnyJob,
         *,
-        busy: Iterable[str] = (),
-        free: Iterable[str] = (),
+        busy: Iterable[str] | str = (),
+        free: Iterable[str] | str = (),
         time_limit: float | None = None,
         seed: int = 0,
         threads: int | None = None,
@@ -125,9 +129,9 @@ class Cluster:
         Parameters
         ----------
         job
-            Its groups; see `planner.Job`.
+            Its groups; as in `planner.place`.
         busy
-            Nodes to leave out of this call in addition to those that are busy already.
+            Nodes, by name or in a hostlist, to leave out of this call in addition to those that are busy already.
         free
             Nodes to count as free in this call whatever they are, `busy` before them.
         time_limit
@@ -148,7 +152,7 @@ class Cluster:
         InternalError
             If a placement breaks a rule of the checker, which replays it from the topology.
         """
-        options = options_of(time_limit, seed, threads)
+        options, job = options_of(time_limit, seed, threads), read_job(job)
         taken = self.taken(busy, free)
         if order not in ORDERS:
             raise InputError(f"order: must be {' or '.join(ORDERS)} (is {order!r})")
@@ -181,16 +185,17 @@ class Cluster:
             raise InternalError(f"the placement of job {job.name!r} breaks {broken[0].rule}: {broken[0].message}")
         return placed
 
-    def taken(self, busy: Iterable[str] = (), free: Iterable[str] = ()) -> set[str]:
+    def taken(self, busy: Iterable[str] | str = (), free: Iterable[str] | str = ()) -> set[str]:
         """Return the warm cluster's nodes that a call may not use: busy ones that are not `free`, and `busy`."""
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
+    @bounded
     def problem(
-        self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
+        self, job: AnyJob, busy: Iterable[str] | str = (), *, free: Iterable[str] | str = ()
     ) -> "tuple[PlacementProblem, list[list[Unit]]]":
         """Return a job's placement problem on the warm cluster in units of segments, and each leaf's free units."""
-        counted = in_units(job, self.leaves, self.taken(busy, free))
+        counted = in_units(read_job(job), self.leaves, self.taken(busy, free))
         return counted.q, counted.units
 
 
@@ -379,16 +384,14 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], options: Options)
 
 
 def opened(
-    topology: Cluster | Topology | str | Path,
+    topology: Cluster | Topology | Mapping[str, Any] | str | Path,
     busy: Iterable[str] | str,
     state: str | Path | None,
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str], str | None]:
     """Open a warm cluster; nodes to leave out: `busy`, those taken by the `state` file, all but `only`; its note."""
-    if isinstance(topology, (str, Path)):
-        topology = read_topology(Path(topology))
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
-    taken, note = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy), None
+    taken, note = read_hosts(busy, "busy"), None
     if state is not None:
         states, known = read_states(state), cluster.leaf_of.keys()
         if strange := sorted((states.free | states.busy | states.down) - known):
@@ -398,6 +401,6 @@ def opened(
         taken.extend(sorted(known - states.free))  # those not listed are down
         note = states.note
     if only is not None:
-        own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
+        own = set(cluster.known(read_hosts(only, "only")))
         taken.extend(node for node in cluster.leaf_of if node not in own)
     return cluster, taken, note

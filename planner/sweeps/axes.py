@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from planner.errors import InputError, hint, shown
 from planner.files import csv_rows, json_lines, json_or_text, leaves, read_text
+from planner.instance.base_types import may_be_none
 from planner.instance.instance import Instance
 from planner.instance.pins import PINS, RACKS_AT, long_name
 from planner.instance.software import REPLACED, Software
@@ -112,7 +113,7 @@ def asked_values(instance: Instance, entry: str = "[{}]") -> dict[str, Any]:
 
 
 def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:
-    """Set the value at a sweep axis's path in an instance's JSON data; the path was checked before."""
+    """Set the value at a sweep axis's path in an instance's JSON data, or take it away; the path was checked before."""
     path = canonical(path)
     if path.startswith(PIN):
         pins = {**data.get("pins", {}), path.removeprefix(PIN): value}
@@ -120,11 +121,15 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
         return
     *front, (last, _) = _walked(instance, path)
     holder: Any = data
-    for step, typed in front:
+    owner: Any = instance
+    for step, owner in front:
         if isinstance(holder, dict):  # a list as it is by default may be left out, and a model that is open
-            holder.setdefault(step, list(typed) if isinstance(typed, tuple) else {})
+            holder.setdefault(step, list(owner) if isinstance(owner, tuple) else {})
         holder = holder[step]
-    holder[last] = value
+    if value is not None or not isinstance(holder, dict) or may_be_none(owner, str(last)):
+        holder[last] = value
+    else:
+        holder.pop(last, None)
 
 
 OPTION_FORMS = {
@@ -171,15 +176,14 @@ def changed(
     data = data_of(base, where)
     texts = (f"{path}={value if isinstance(value, str) else shown(value)}" for path, value in changes.items())
     as_changed = f"{where} with {', '.join(texts)}"
-    # A choice that is taken away leaves open what is given in its place, by changes in any order.
-    for path, value in sorted(changes.items(), key=lambda one: one[0] not in ("workload.choose", "workload.tokens")):
+    # A choice and what is given in its place are changed before a name is looked up, by changes in any order.
+    first = ("workload.choose", "workload.tokens", "workload.model")
+    for path, value in sorted(changes.items(), key=lambda one: first.index(one[0]) if one[0] in first else len(first)):
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         try:
             whole = value is None or isinstance(value, (list, tuple, dict))
             now = check_path(base, path, whole=whole)
-            # An empty list or object takes it away.
-            new = type(now)() if value is None and isinstance(now, (tuple, dict)) else value
-            put(data, base, path, new if relative is None else _moved(now, relative, path))
+            put(data, base, path, value if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if isinstance(value, str) and (isinstance(now, BaseModel) or path == "reliability"):  # an entry's name

@@ -437,7 +437,7 @@ def test_other_values_are_of_keys_that_there_are() -> None:
     assert (other.name, other.limits.budget_usd, other.limits.deadline_days) == ("other", 7.0, 9.0)
     assert other.replaced(name=instance.name, limits=instance.limits) == instance
     for wrong in ("nam", "limit__budget_usd", "limits__budget"):
-        with pytest.raises(AttributeError):
+        with pytest.raises(InputError, match="unknown key; did you mean"):
             instance.replaced(**{wrong: 7.0})
     named = load_instance("cluster-1k").replaced(hardware__accelerator="H200", network__switches=("51.2T-64x800G",))
     assert named.hardware.accelerator == changed("cluster-1k", {"hardware.accelerator": "H200"}).hardware.accelerator
@@ -446,11 +446,15 @@ def test_other_values_are_of_keys_that_there_are() -> None:
     assert asked.limits == Limits(budget_usd=7.0) and asked.pins == {"layout.zero_stage": 1}
     for change, words in (
         ({"hardware__accelerator": "H2000"}, "'H2000' is not in the catalogue; did you mean 'H200'"),
-        ({"hardware__racks": True}, "racks\n.*valid number"), ({"hardware__racks": -1}, "racks\n.*greater than"),
-        ({"limits": {"budget": 7}}, "limits.budget\n"), ({"objective__minimize": "money"}, "minimize\n"),
+        ({"hardware__racks": True}, "hardware.racks: .*valid number"), ({"limits": {"budget": 7}}, "limits.budget: "),
+        ({"hardware__racks": -1}, "hardware.racks: .*greater than"), ({"objective__minimize": "money"}, "minimize: "),
+        ({"reliability__restart_seconds": 4}, r"reliability.restart_seconds: reliability is null; give it whole$"),
+        ({"hardware__rack__price_usd": None}, "hardware.rack.price_usd: is missing; add it$"),
     ):  # fmt: skip
-        with pytest.raises(ValidationError, match=words):
+        with pytest.raises(InputError, match=f"^Instance: [^\n]*{words}"):
             instance.replaced(**change)
+    with pytest.raises(InputError, match=r"^Instance: network.switches\[0\]: 'x' is not in the catalogue; [^\n]*$"):
+        load_instance("cluster-1k").replaced(network__switches=["x"])
 
 
 def test_a_model_is_chosen_for_the_least_loss_alone() -> None:
@@ -493,8 +497,32 @@ def test_a_model_is_not_given_where_one_is_chosen(changes: dict[str, Any], key: 
         load_instance(asked, searched=False)
     with pytest.raises(InputError, match=r"workload\.model: is missing"):
         changed("5gw-best-6-months", {"workload.choose": None, "objective.minimize": "days_to_train"})
+    whole = r'^[^\n]*: workload.choose: is missing, and objective.minimize is "loss"; [^\n]* workload.tokens$'
+    for searched in (True, False):  # all that has to change, in one message
+        with pytest.raises(InputError, match=whole):
+            changed("5gw-best-6-months", {"workload.choose": None}, searched=searched)
     with pytest.raises(InputError, match=r"workload\.choose leaves the model open; give workload\.model and"):
         planner.evaluate("5gw-best-6-months", {"tp": 8, "pp": 1, "dp": 8})
+
+
+def test_a_model_gives_way_to_a_choice() -> None:
+    """None takes model and tokens away, by paths or by keys, and a file without them is an instance as it is."""
+    choose = {"law": "chinchilla-2"}
+    own: dict[str, Any] = {"hardware.rack": "DGX-B200", "hardware.accelerator": "B200", "workload.model": None}
+    own |= {"workload.choose": choose, "workload.tokens": None}
+    own |= {"objective.minimize": "loss", "limits.deadline_days": 60, "limits.max_batch_tokens": 16e6}
+    asked = changed("one-rack", own)
+    by_key = load_instance("one-rack").replaced(**{path.replace(".", "__"): value for path, value in own.items()})
+    assert by_key.workload.model is None and load_instance(by_key) == asked
+    chosen = data("5gw-best-6-months")
+    read = Instance.model_validate(chosen)
+    assert read.workload.model is None and load_instance(read) == load_instance(chosen)
+    with pytest.raises(InputError, match=r"^one-rack with [^\n]*: workload.model: is missing; add it$"):
+        changed("one-rack", {"workload.model": None})
+    with pytest.raises(InputError, match=r'workload.model: workload.choose chooses it \(is "[^"{]*"\); remove one'):
+        changed("one-rack", own | {"workload.model": "llama3-70b"})
+    with pytest.raises(InputError, match="layouts|workload.choose leaves the model open"):
+        planner.layouts("5gw-best-6-months")
 
 
 @each(("path", "value"), [("workload.tokens", True), ("limits.budget_usd", False), ("hardware.racks", True)])

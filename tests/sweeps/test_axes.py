@@ -81,7 +81,7 @@ def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, problem: str)
     ("p.csv", "limits.budget\n1e9\n", "p.csv: line 1: limits.budget: no such key"),
     ("p.jsonl", '{"limits.budget_usd": 1e9}\n{"limits.budgt": 1}\n', "p.jsonl: line 2: limits.budgt: no such key"),
     ("p.csv", "limits.budget_usd\n1e9\n-3\n", "p.csv: line 3: point 1 (limits.budget_usd=-3): "),
-    ("p.jsonl", '{"network.max_tiers": null}\n', "p.jsonl: line 1: point 0 (network.max_tiers=null): "),
+    ("p.jsonl", '{"network.max_tiers": 0}\n', "p.jsonl: line 1: point 0 (network.max_tiers=0): "),
 ])  # fmt: skip
 def test_a_pair_that_does_not_fit_is_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
     """A path or a value of a file of points that the instance does not take is refused by file and line."""
@@ -226,6 +226,8 @@ def test_pins_and_entries_of_lists() -> None:
     assert found.grid.nodes[0].load_mw == 1.5
     assert found.limits.budget_usd is None
     assert axes.changed(found, {"tp": None}).pins == base.pins
+    # Where none is no value of a key, it has what a file without the key has.
+    assert axes.changed(axes.changed(BASE, {"network.max_tiers": 2}), {"network.max_tiers": None}).network == base.network
     several = axes.changed(BASE, {"hardware.alternatives": [{"accelerator": "H100", "rack": "DGX-H100"}]})
     assert len(several.hardware.alternatives) == 1 and axes.changed(several, {"hardware.alternatives": None}) == base
 
@@ -239,7 +241,7 @@ def test_pins_and_entries_of_lists() -> None:
     ({"hardware.accelerator": "H1000"}, ["hardware.accelerator", "'H1000'", "did you mean 'H100'"]),
     ({"hardware.rack": "GB200"}, ["hardware.rack", "did you mean 'GB200-NVL72'"]),
     ({"limits": 3}, ["limits", "must be an object"]),
-    ({"network.max_tiers": None}, ["two-sites-405b.json with network.max_tiers=null: ", "(is null)"]),
+    ({"network.optics": None}, ["two-sites-405b.json with network.optics=null: network.optics: is missing; add it"]),
 ])  # fmt: skip
 def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(InputError) as error:
