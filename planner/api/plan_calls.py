@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Executor
 from functools import partial
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -457,13 +458,6 @@ def sweep(
     return rows_of(tasks_for(instance, points, options), options, finished=finished, executor=executor, workers=workers)
 
 
-def summary(plan: "Plan", *, verbose: bool = False) -> str:
-    """Answer a library call with a plan's text on one screen, or all that it says."""
-    from planner.report.summary import summary as written
-
-    return written(plan, verbose=verbose)
-
-
 def html(plan: "Plan") -> str:
     """Show a plan in a notebook where a library call returned it: its first screen in HTML, a row a section."""
     from planner.report.summary import by_section, statements
@@ -508,26 +502,23 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     return pandas.DataFrame(flat)
 
 
-def plot(plan: "Plan", name: str, ax: Any) -> Any:
-    """Plot a part of a plan in a library call, by its method's name, on matplotlib axes given or new; return them."""
-    from planner.report.plots import plotted
-
-    return plotted(plan, name, ax)
+def _view(module: str, name: str, *given: Any, **options: Any) -> Any:
+    return getattr(import_module(module), name)(*given, **options)
 
 
-VIEWS.update(summary=summary, html=html, to_frame=to_frame, plot=plot)
+VIEWS.update(html=html, to_frame=to_frame)
+VIEWS.update(summary=partial(_view, "planner.report.summary", "summary"))
+VIEWS.update(plot=partial(_view, "planner.report.plots", "plotted"))
 
 
 def show_versions() -> None:
     """Print in a library call the versions of planner, Python, solvers and optional packages, and the platform."""
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import distributions
 
     lines = {"planner": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
     needed_by_all = ("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich")
+    installed = {package.name.lower(): package.version for package in distributions()}
     for package in (*needed_by_all, "pandas", "matplotlib", "jinja2", "pyarrow", "distributed"):
-        try:
-            lines[package] = version(package)
-        except PackageNotFoundError:
-            lines[package] = "not installed"
+        lines[package] = installed.get(package, "not installed")
     width = max(map(len, lines))
     print("\n".join(f"{name:{width}}  {value}" for name, value in lines.items()))

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import Any, NamedTuple
 
 from planner.errors import InputError, hint
@@ -17,16 +18,7 @@ from planner.physics.training.transformer import active_parameters
 from planner.plan.plan_files import kind_of, of_kind
 
 TOKENS_PER_WEIGHT = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556, table 3)
-SITE_MW = 300.0  # of each place below, an example
-RACKS = 64  # of one cluster, an example
-# Places where large campuses are connected; the figures of power are examples for the user to change.
-PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
-    ("abilene", "ERCOT", "ercot", 32.45, -99.73, 40),
-    ("new-albany", "AEP", "eastern", 40.08, -82.81, 36),
-    ("council-bluffs", "MISO", "eastern", 41.26, -95.86, 34),
-    ("goodyear", "APS", "western", 33.44, -112.36, 42),
-    ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
-)
+RACKS, OF_ONE = 64, "  # of the one cluster; a `grid` in their place lets power decide"  # an example
 
 
 def shipped_folder() -> Path:
@@ -99,8 +91,9 @@ FABRIC_PARTS = {float(rate): FabricParts(**parts) for rate, parts in catalogue("
 
 def first_instance(wish: Wish, output: Path | None = None) -> str:
     """Write a first instance as YAML for the file `output`. InputError: unknown names, or figures out of range."""
-    if not 0 <= wish.sites <= len(PLACES):
-        raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
+    places = catalogue("first_places")
+    if not 0 <= wish.sites <= len(places):
+        raise InputError(f"--sites: must be from 0 (one cluster) to {len(places)} (is {wish.sites}); add more by hand")
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
     nic_gbps = _named("accelerators", wish.accelerator, "--accelerator")["nic_bytes_per_second"] * 8 / 1e9
@@ -125,60 +118,23 @@ def first_instance(wish: Wish, output: Path | None = None) -> str:
         fewer = "" if wish.sites or budget < 2 * price else f", or give --racks below {budget // price:.0f}"
         least = f"at least {count * price:,.0f}, the price of {count} {racks[0]} without a fabric"
         raise InputError(f"--budget: must be {least} (is {budget:,.0f}); raise it{fewer}")
-    last = f"  racks: {count}  # of the one cluster; a `grid` in their place lets power decide"
+    grid = network = ""
     if wish.sites:
-        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
-    parts, network = FABRIC_PARTS.get(nic_gbps), ""
-    if parts is not None:  # else tori and the like: a layout without a fabric of switches
+        own = [*places.values()][: wish.sites]
+        areas, nodes = ("".join(f"    - {{{place[key]}}}\n" for place in own) for key in ("authority", "node"))
+        grid = _template("grid", areas=areas, nodes=nodes, sites=wish.sites)
+    if (parts := FABRIC_PARTS.get(nic_gbps)) is not None:  # else tori and the like: no fabric of switches
         optics = f"name: {parts.optics}, gbps: {nic_gbps:g}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}"
-        network = f"""
-network:
-  switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
-  max_tiers: 3
-  survives: one_spine  # the loss of a switch above the leaves cuts no two of them
-  optics: {{{optics}}}
-"""
-    return f"""\
-# A planning question. Solve it: planner solve FILE -o plan.json
-# Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
-name: {scalar(wish.name or (output.stem if output else "first"))}
-limits:{money}
-  max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
-
-workload:
-  model: {scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
-  tokens: {tokens:.12g}  # {why}
-  sequence_length: 8192
-  precision: bf16  # `planner catalogue precisions`
-  software: megatron-bridge  # the framework: `planner catalogue software`
-
-hardware:
-  accelerator: {wish.accelerator}
-  rack: {racks[0]}
-{last}
-{_grid(wish.sites) if wish.sites else ""}{network}"""
+        network = _template("network", switches=", ".join(parts.switches), optics=optics)
+    last = "facility_overhead_factor: 1.3  # facility over IT power (PUE)" if wish.sites else f"racks: {count}{OF_ONE}"
+    values = {"name": scalar(wish.name or (output.stem if output else "first")), "accelerator": wish.accelerator}
+    values |= {"model": scalar(shown), "tokens": f"{tokens:.12g}", "why": why, "rack": racks[0], "last": last}
+    return _template("instance", money=money, grid=grid, network=network, **values)
 
 
-def _grid(sites: int) -> str:
-    areas = nodes = ""
-    for place, area, zone, north, east, price in PLACES[:sites]:
-        here = f"interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}"
-        areas += f"    - {{id: {area}, {here}}}\n"
-        at = f"balancing_authority: {area}, latitude: {north:g}, longitude: {east:g}"
-        nodes += f"    - {{id: {place}, {at}, generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}\n"
-    return f"""
-grid:  # MW and prices are examples: put yours here
-  balancing_authorities:
-{areas}  nodes:
-{nodes}  rules:
-    interconnect: {{enabled: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
-    max_sites: {sites}
-  prices:
-    building_usd_per_it_mw: 11.7e6
-    interconnection_usd_per_mw: 500e3
-    site_usd: 25e6
-wan: {{}}  # fibre between the sites, at the usual prices
-"""
+def _template(part: str, **values: Any) -> str:
+    text = resources.files("planner").joinpath("imports", "first_instance", f"{part}.yaml").read_text(encoding="utf-8")
+    return Template(text).substitute(values)
 
 
 def _named(kind: str, name: str, option: str) -> dict[str, Any]:

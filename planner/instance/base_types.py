@@ -6,16 +6,23 @@ from functools import cache
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, create_model, field_validator, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+from pydantic_core import PydanticCustomError
 
 from planner.errors import InputError, hint, shown
 from planner.instance.validation import validated
 
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+
+def _no_flag(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError("number_type", "Input should be a valid number")
+    return value
+
+
+Positive = Annotated[float, Field(gt=0), BeforeValidator(_no_flag)]
+NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_no_flag)]
+Fraction = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_flag)]
+Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_no_flag)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_no_flag)]
 Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
 # Of instances and plans. Version 2 has other names for some keys, which their types read too.
 SchemaVersion = Annotated[Literal[3], BeforeValidator(lambda version: 3 if version == 2 else version)]
@@ -28,18 +35,10 @@ class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     @field_validator("*", mode="before")
     @classmethod
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse true and false where frozen data have a number or several: pydantic takes them for 1 and 0."""
-        places: list[tuple[Any, ...]] = [()] if isinstance(value, bool) else []
-        if isinstance(value, (dict, list, tuple)):
-            inner = value.items() if isinstance(value, dict) else enumerate(value)
-            places = [(key,) for key, own in inner if isinstance(own, bool)]
-        if places:
-            kinds = set(re.findall(r"\w+", str(cls.model_fields[info.field_name or ""].annotation)))
-            number = kinds & {"int", "float"} and not kinds & {"bool", "Any"}
-            if number and (places == [()] or kinds & {"dict", "tuple"}):
-                fault = PydanticCustomError("number_type", "Input should be a valid number")
-                faults = [InitErrorDetails(type=fault, loc=place, input=True if place else value) for place in places]
-                raise ValidationError.from_exception_data(cls.__name__, faults)
+        """Refuse true and false where frozen data have a number: pydantic takes them for 1 and 0."""
+        kinds = set(re.findall(r"\w+", str(cls.model_fields[info.field_name or ""].annotation)))
+        if kinds & {"int", "float"} and not kinds & {"bool", "Any"}:
+            _no_flag(value)
         return value
 
     def replaced(self, **values: Any) -> Self:

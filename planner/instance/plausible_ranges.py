@@ -94,35 +94,14 @@ def usual_range(key: str) -> dict[str, Any] | None:
 
 SMALLEST, LARGEST = 1e-15, 1e24  # of a figure whose unit has no range of its own; 0 is allowed wherever its type does
 # The first pattern that a whole key matches gives its range. Products of figures within them stay far within a float.
-RANGES: tuple[tuple[str, float, float], ...] = (
-    (r"racks", 1, 1_000_000),
-    (r"ports", 1, 4_096),
-    (r"gpus|(window_|dense_)?layers|layers_multiple_of", 1, 10_000),
-    (r"(kv_)?heads|experts|count|heads_multiple_of|planes", 1, 65_536),
-    (r"hidden|(shared_)?ffn|head_.*|q_rank|kv_rank", 1, 1_000_000),
-    (r"max_fibre_pairs|max_wavelengths_per_pair|(max_)?circuits|max_steps|routes", 1, 1_000),
-    (r"measured_gpus", 1, 1e9),
-    (r"(max_batch_)?tokens", 1, 1e20),
-    (r"parameters|flop", 1, 1e40),
-    (r"coefficient", 1e-40, 1e40),
-    (r".*_flop_per_second|.*_bytes_per_second.*", 1, 1e24),
-    (r".*usd.*", 1e-9, 1e15),
-    (r".*_seconds.*|.*_ms|rtt_ms.*|deadline_days", 1e-15, 1e9),
-    (r".*_hours.*", 1e-6, 1e15),
-    (r".*_years|.*_months", 1e-3, 1e4),
-    (r".*_mw|max_excess|it_kw|.*watts|.*_per_m2", 1e-6, 1e9),
-    (r".*gbps|.*_km|.*_m|bytes|.*_bytes", 1e-6, 1e18),
-    (r".*_factor|slowdown|.*oversubscription|max_ratio|.*_traffic|.*aspect|ffn_ratio|round_trips", 1e-6, 1e6),
-    (r"alpha|beta|slope|scale_exponent|discount_rate|.*_share_per_year|reactance_pu", 1e-6, 1e3),
-    (r"exponent|intercept", 1e-12, 1e3),
-)
+RANGES: dict[str, tuple[float, float]] = {key: (low, high) for key, (low, high) in catalogue("allowed_ranges").items()}
 
 
 @cache
 def range_of(key: str, *, whole: bool) -> tuple[float, float]:
     """Return the allowed range of the number at a key of an instance, where it is not 0: least and largest size."""
     usual = (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
-    return next(((low, high) for pattern, low, high in RANGES if re.fullmatch(pattern, key)), usual)
+    return next((RANGES[pattern] for pattern in RANGES if re.fullmatch(pattern, key)), usual)
 
 
 def put_ranges(schema: dict[str, Any]) -> None:

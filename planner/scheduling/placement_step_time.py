@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from planner.cluster.job import Job, job_of_plan
+from planner.cluster.job import AnyJob, Job, job_of_plan
 from planner.cluster.placement import Placement
 from planner.errors import InputError
 from planner.files import read_json
@@ -20,7 +20,7 @@ from planner.physics.training import step_prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
 from planner.physics.training.step_prediction import Conditions
 from planner.plan.plan import Plan
-from planner.plan.plan_files import plan_of
+from planner.plan.plan_files import kind_of, plan_of
 from planner.scheduling.warm_cluster import Cluster, counted_on, splits_on
 from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.solvers.outcome import relative_gap
@@ -108,18 +108,15 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     return Clock(plan.instance, strategy, slowdown, design, places, plan.layout.virtual_stages > 1)
 
 
-def place_by_time(
-    cluster: Cluster, given: Job | Plan | Mapping[str, Any] | str | Path, *, busy: Iterable[str] = (), **options: Any
-) -> Placement:
+def place_by_time(cluster: Cluster, given: AnyJob, *, busy: Iterable[str] = (), **options: Any) -> Placement:
     """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is
     slower depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the minimum
     that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.uplink_slowdowns`).
     """
-    where = str(given) if isinstance(given, (str, Path)) else "job"
-    data = read_json(Path(given)) if isinstance(given, (str, Path)) else given
-    if not (isinstance(data, Plan) or (isinstance(data, dict) and "planner_version" in data)):
+    where, data = ("job", given) if not isinstance(given, (str, Path)) else (str(given), read_json(Path(given)))
+    if not isinstance(data, Plan) and kind_of(data) != "plan":
         needs = "a plan, which has a layout and a fabric"
         raise InputError(f"{where}: --objective step-time needs {needs}; give one, or take locality")
     plan = data if isinstance(data, Plan) else plan_of(data, where)

@@ -42,7 +42,15 @@ def test_catalogue_of_all_and_of_one() -> None:
     # Of predictions, of racks, in whose table it is, of first instances, and of frameworks and their files: nothing
     # names their entries.
     unnamed = {"step_errors", "constant_support", "plausible_ranges", "rack_accelerators", "fabric_parts"}
-    unnamed |= {"flag_effects", "framework_keys", "framework_rules", "config_families"}
+    unnamed.add("allowed_ranges")
+    unnamed |= {
+        "flag_effects",
+        "framework_keys",
+        "framework_rules",
+        "config_families",
+        "first_places",
+        "allowed_ranges",
+    }
     listed = {line.split()[0] for line in invoke("catalogue").output.splitlines()}
     assert listed == set(KINDS) == (files - unnamed) | {"instances"}
     for kind in ("models", "accelerators", "racks", "switches", "media", "precisions", "software"):
@@ -143,6 +151,7 @@ def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 @each(("words", "complaint"), [
     (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
     (("--sites", "2", "--racks", "4"), "--racks 4: power and budget decide the racks of sites"),
+    (("--budget", "3e7"), "--budget: must be at least 32,000,000, the price of 64 DGX-B200 without a fabric"),
     (("--accelerator", "TPU-v7x"), "--accelerator: no rack of the catalogue has 'TPU-v7x'"),
     (("--model", "llama3"), "--model: 'llama3' is not in the catalogue; did you mean 'llama3-70b'?"),
     (("--accelerator", "B20"), "--accelerator: 'B20' is not in the catalogue; did you mean 'B200'?"),

@@ -4,6 +4,7 @@ import itertools
 import pickle
 import random
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from string import ascii_lowercase
 from typing import Any
@@ -101,6 +102,29 @@ def test_a_warm_cluster_follows_states() -> None:
     with pytest.raises(InputError, match="n00016"):
         cluster.set_busy(["n00001", "n00016"])
     assert cluster.busy == frozenset()
+    cluster.set_busy("n[00000-00002]")
+    assert cluster.busy == Cluster(topology.model_dump(), busy="n[00000-00002]").busy == {"n00000", "n00001", "n00002"}
+    assert cluster.place({"name": "j", "mesh": {"data": 8}}).groups[0].leaves == ("leaf1",)
+    assert planner.place({"switches": [{"name": "a", "nodes": ["x", "y"]}]}, job.replaced(mesh={"data": 2})).nodes
+
+
+MESH = Job(name="j", mesh={"pipeline": 2, "data": 2})
+
+
+@each(("ask", "says"), [
+    (lambda c: c.set_busy(None), r"nodes: must be names of nodes, or a hostlist \(is None\)"),
+    (lambda c: c.place(MESH, busy=[3]), r"nodes: .* \(one is 3\)"), (lambda c: c.set_free("n[1"), "nodes: .* closed"),
+    (lambda _: Cluster("none.conf"), "none.conf: no such"), (lambda _: Cluster({"leaves": []}), "topology: leaves: "),
+    (lambda _: Cluster(None), "topology: must be a file's path, a dict or a Topology"),  # type: ignore[arg-type]
+    (lambda c: c.problem(None), "job: must be "), (lambda c: c.place({"name": "j"}), "job: give either mesh or"),
+    (lambda _: list(MESH.slots("data")), r"level: must be from 0, .* 'data'"),  # type: ignore[arg-type]
+    (lambda _: MESH.numbering(7), "level: must be"), (lambda _: MESH.lines("date"), "axis: 'date' .* mean 'data'"),
+    (lambda _: planner.changed("one-rack", {3: 4}), "changes: must be"),  # type: ignore[dict-item]
+    (lambda _: planner.simulate({}, pattern=3), r"pattern: must be a text"),  # type: ignore[arg-type]
+])  # fmt: skip
+def test_what_the_library_cannot_use_is_a_planner_error(ask: Callable[[Cluster], Any], says: str) -> None:
+    with pytest.raises(PlannerError, match=rf"^{says}[^\n]*$"):
+        ask(Cluster(tree([8, 8], 1)))
 
 
 def test_threads_and_processes_share_a_cluster() -> None:
@@ -123,6 +147,7 @@ KIND = {"name": "pipeline", "size": 3, "count": 1}
 
 @each(("data", "says"), [
     ({}, "either mesh or groups"), ({"mesh": {"data": 0}}, "mesh.data: input should be greater than or equal to 1"),
+    ({"mesh": {"data": True}}, "job: mesh.data: input should be a valid number (is true); fix it there"),
     ({"mesh": {"data": 3}, TRAFFIC: {"date": 1}}, f"{TRAFFIC}.date: must be one of data"),
     ({"mesh": {"pp": 2, "dp": 2, "ep": 2}, TRAFFIC: {"pp": 1e9}},
      "pipeline: is not used; only the bytes of tensor, context, expert, data are; remove it"),
@@ -136,7 +161,7 @@ def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
     """Kinds of groups, though, may have the name of an axis."""
     with pytest.raises(InputError, match="job: ") as error:
         read_job({"name": "j", **data})
-    assert says in str(error.value)
+    assert says in str(error.value) and "\n" not in str(error.value)
     assert read_job({"name": "j", "groups": [KIND], TRAFFIC: {"pipeline": 1e9}}).weights == (10**6,)
 
 
