@@ -131,12 +131,9 @@ def bounded(call: Callable[P, T], spelled: Mapping[str, str] | None = None) -> C
     signature, names = inspect.signature(call), spelled or {}
     own = {name: f"{call.__name__}.{name}" for name in signature.parameters}
     ranges = {name: RANGES.get(of_call) or RANGES.get(name) for name, of_call in own.items()}
-    texts = {name for name, own_name in signature.parameters.items() if own_name.annotation in (str, str | None)}
-    kinds = {
-        name: KINDS.get(of_call) or KINDS.get(name) or (_TEXT if name in texts else None)
-        for name, of_call in own.items()
-        if spelled is None
-    }
+    kinds = {name: KINDS.get(of_call) or KINDS.get(name) for name, of_call in own.items() if spelled is None}
+    for name in (name for name in kinds if signature.parameters[name].annotation in (str, str | None)):
+        kinds[name] = kinds[name] or _TEXT
 
     @functools.wraps(call)
     def checked(*args: P.args, **options: P.kwargs) -> T:

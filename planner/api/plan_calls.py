@@ -506,8 +506,7 @@ def _view(module: str, name: str, *given: Any, **options: Any) -> Any:
     return getattr(import_module(module), name)(*given, **options)
 
 
-VIEWS.update(html=html, to_frame=to_frame)
-VIEWS.update(summary=partial(_view, "planner.report.summary", "summary"))
+VIEWS.update(html=html, to_frame=to_frame, summary=partial(_view, "planner.report.summary", "summary"))
 VIEWS.update(plot=partial(_view, "planner.report.plots", "plotted"))
 
 
@@ -517,7 +516,7 @@ def show_versions() -> None:
 
     lines = {"planner": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
     needed_by_all = ("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich")
-    installed = {package.name.lower(): package.version for package in distributions()}
+    installed = {(package.name or "").lower(): package.version for package in distributions()}
     for package in (*needed_by_all, "pandas", "matplotlib", "jinja2", "pyarrow", "distributed"):
         lines[package] = installed.get(package, "not installed")
     width = max(map(len, lines))

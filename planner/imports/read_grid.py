@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,7 +147,7 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     live = {number: row for number, row in buses.items() if row.number("BUS_TYPE") != 4}  # 4: isolated
     units: dict[str, list[float]] = {number: [] for number in buses}  # the MW of those in service
     for row in tables["gen"]:
-        bus, mw = _known_bus(row, "GEN_BUS", buses), row.number("PMAX")
+        bus, mw = _known(row, "GEN_BUS", buses), row.number("PMAX")
         if row.number("GEN_STATUS") > 0 and mw >= 0:
             units[bus].append(mw)
     idle = len(tables["gen"]) - sum(map(len, units.values()))
@@ -200,16 +200,16 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     return _case_draft(nodes, branches, source=f"MATPOWER case {path.name}", notes=notes)
 
 
-def _known_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
-    if row.text(column) not in buses:
-        raise row.wrong(column, "is no bus of the table of buses", "correct it, or add the bus")
+def _known(row: CsvRow, column: str, places: Mapping[str, CsvRow], what: str = "bus") -> str:
+    if row.text(column) not in places:
+        raise row.wrong(column, f"is no {what} of its table", f"correct it, or add the {what}")
     return row.text(column)
 
 
-def _ends(row: CsvRow, start: str, end: str, buses: dict[str, CsvRow]) -> tuple[str, str]:
-    ends = _known_bus(row, start, buses), _known_bus(row, end, buses)
+def _ends(row: CsvRow, start: str, end: str, places: Mapping[str, CsvRow], what: str = "bus") -> tuple[str, str]:
+    ends = _known(row, start, places, what), _known(row, end, places, what)
     if ends[0] == ends[1]:
-        raise row.wrong(end, "is the bus that the branch comes from", "correct it, or remove the branch")
+        raise row.wrong(end, f"is the {what} that its row comes from", "correct it, or remove the row")
     return ends
 
 
@@ -240,7 +240,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     if "gen" in tables:
         tables["gen"].need_all("Bus ID", "PMax MW")
         for row in tables["gen"].rows:
-            units[_known_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
+            units[_known(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
     nodes, branches = list[PowerNode](), list[DraftBranch]()
     for number, row in buses.items():
         area, load_mw = f"area-{row.text('Area')}", row.number("MW Load", low=0)
@@ -339,10 +339,9 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
             name += f"-{_slug(first.id)}"
         used.add(name)
         units = [plant.largest_unit_mw for plant in own if plant.largest_unit_mw is not None]
-        plants_here = few([f"{plant.name} {plant.mw:,.0f} MW" for plant in own], 3)
-        mw_here = sum(plant.mw for plant in own)
-        at = first.latitude, first.longitude
-        nodes.append(_node(name, first.authority, at, units, generation_mw=mw_here, note=plants_here))
+        figures = {"generation_mw": sum(plant.mw for plant in own)}
+        note = few([f"{plant.name} {plant.mw:,.0f} MW" for plant in own], 3)
+        nodes.append(_node(name, first.authority, (first.latitude, first.longitude), units, **figures, note=note))
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {_file_names(tables)}",
@@ -443,16 +442,12 @@ def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch
     table.need_all("from", "to", "mw_forward", "mw_reverse")
     kind = table.find("type")
     for row in table.rows:
-        for end in ("from", "to"):
-            if row.text(end) not in zones:
-                raise row.wrong(end, "is no zone of the zone table", "correct it, or add the zone")
-        if row.text("from") == row.text("to"):
-            raise row.wrong("to", "is the zone that the corridor comes from", "correct it, or remove the row")
+        start, end = _ends(row, "from", "to", zones, "zone")
         rating = min(row.number("mw_forward", low=0), row.number("mw_reverse", low=0))
         tie = row.cells[kind] if kind and row.cells[kind] != "AC" else ""
         note = f"{tie} tie, controllable" if tie else None
         if rating:
-            yield DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=note)
+            yield DraftBranch(a=start, b=end, rating_mw=rating, note=note)
 
 
 FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")

@@ -1,7 +1,7 @@
 """Consistency of an instance: complaints about parts that are missing, misnamed or do not go together."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from planner.errors import InputError, hint, shown
 from planner.instance.base_types import MAX_COUNT
@@ -28,8 +28,8 @@ def network_problems(network: Network | None) -> Iterator[str]:
         return
     if network.media and network.floor is None:
         yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
-    given: Sequence[str]
-    for key, given in (("switches", [switch.name for switch in network.switches]), ("families", network.families)):
+    names = [switch.name for switch in network.switches]
+    for key, given in (("switches", names), ("families", list[str](network.families))):
         for name in sorted({name for name in given if given.count(name) > 1}):
             yield f"network.{key}: {name!r} is given {given.count(name)} times; keep one, or give others other names"
     links: list[tuple[Optics | Medium, float | None]] = []

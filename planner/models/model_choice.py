@@ -125,7 +125,7 @@ def is_open(instance: Instance) -> bool:
 def of_one_model(instance: Instance) -> Instance:
     """Return an instance whose model is given, or chosen by a plan. InputError: workload.choose leaves it open."""
     if is_open(instance):
-        remedy = 'give workload.model and workload.tokens with another goal than "loss", or the plan that chose them'
+        remedy = 'give workload.model and workload.tokens, with another goal than "loss", or the plan that chose them'
         raise InputError(f"{instance.name}: workload.choose leaves the model open; {remedy}")
     return instance
 

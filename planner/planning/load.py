@@ -99,12 +99,12 @@ def _with_left_out(data: dict[str, Any], where: str, faults: Faults) -> dict[str
         if not (isinstance(model, dict) and model.get("name") == f"{model.get('layers')}x{model.get('hidden')}"):
             for key, value in given.items():  # else of a plan that chose them
                 is_ = shown(value.get("name", value) if isinstance(value, dict) else value)
-                faults.add(f"workload.{key}", f"workload.choose chooses it (is {is_}); remove one of the two (null)")
+                faults.add(f"workload.{key}", f"workload.choose chooses it (is {is_}); remove one of the two by null")
             given = {}
         try:
             start = any_model(Choose.model_validate(workload["choose"]))
-            dumped = start.model.model_dump(mode="json", exclude_none=True)
-            workload.update({"model": dumped, "tokens": start.tokens} | given)
+            chosen = {"model": start.model.model_dump(mode="json", exclude_none=True), "tokens": start.tokens}
+            workload |= chosen | given
         except ValidationError:  # the whole instance is refused with the same complaint, under its own path
             faults.replaced += ["workload.model", "workload.tokens"]
         except OverflowError:  # beyond a float

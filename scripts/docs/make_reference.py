@@ -43,8 +43,13 @@ MADE_OF_CODE = "<!-- Made by scripts/docs/make_reference.py from the code: chang
 STABLE = (
     "What `import planner` has is stable: names are added, none is renamed or removed without a line in the changelog. "
     "Modules below `planner` are not. Data are frozen pydantic models; [instance.md](instance.md), [plan.md](plan.md) "
-    "and [job.md](job.md) have their keys, [calling.md](calling.md) has examples. Every call raises `PlannerError` "
-    "where its input cannot be used; the message says where and what to do."
+    "and [job.md](job.md) have their keys, [calling.md](calling.md) has examples. Every call and method raises "
+    "`PlannerError` where its input cannot be used; the message says where and what to do. A type that is built of "
+    "values (`Instance(...)`, `Job.model_validate(...)`) raises pydantic's `ValidationError`, as any of its models."
+    '\n\nAll data have `replaced`: `instance.replaced(limits__budget_usd=3e9, workload__model="llama3-70b")` returns '
+    "other data with these values; None takes a value away. A topology may be given as a dict wherever one is due: "
+    '`{"switches": [{"name": "leaf0", "parent": "spine", "nodes": ["n0", "n1"]}, {"name": "spine"}]}`, and with '
+    '`"kind": "block"` and `"blocks": [{"name": "b0", "nodes": ["n0", "n1"]}]` one of blocks.'
 )
 PAGES = {"instance": ("instance",), "plan": ("plan",), "job": ("job", "placement")}
 UNITS = (

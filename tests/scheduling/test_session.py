@@ -115,7 +115,7 @@ MESH = Job(name="j", mesh={"pipeline": 2, "data": 2})
     (lambda c: c.set_busy(None), r"nodes: must be names of nodes, or a hostlist \(is None\)"),
     (lambda c: c.place(MESH, busy=[3]), r"nodes: .* \(one is 3\)"), (lambda c: c.set_free("n[1"), "nodes: .* closed"),
     (lambda _: Cluster("none.conf"), "none.conf: no such"), (lambda _: Cluster({"leaves": []}), "topology: leaves: "),
-    (lambda _: Cluster(None), "topology: must be a file's path, a dict or a Topology"),  # type: ignore[arg-type]
+    (lambda _: Cluster(None), "topology: must be a file's path"),  # type: ignore[arg-type]
     (lambda c: c.problem(None), "job: must be "), (lambda c: c.place({"name": "j"}), "job: give either mesh or"),
     (lambda _: list(MESH.slots("data")), r"level: must be from 0, .* 'data'"),  # type: ignore[arg-type]
     (lambda _: MESH.numbering(7), "level: must be"), (lambda _: MESH.lines("date"), "axis: 'date' .* mean 'data'"),
