@@ -127,7 +127,9 @@ def frontier(
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     from planner.imports.instance_file import holds_plan
+    from planner.report.curve_text import curve_text, proven_within
     from planner.report.plots import draw_staircase, picture_of
+    from planner.report.summary import fitted
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None and output.suffix not in ENDINGS:
@@ -156,20 +158,14 @@ def frontier(
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:
-        from planner.report.curve_text import curve_text
-        from planner.report.summary import fitted
-
         print(fitted(curve_text(front, search.epsilon), console.terminal_width()))
     if doubted := [i for i, plan in enumerate(front.plans) if plan.verified is False]:
         such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
         raise Exit(ExitCode.UNVERIFIED)
-    curve, proved = front.curve, front.curve.stopped == "proved"
-    if proved and not curve.points:
-        raise Exit(ExitCode.INFEASIBLE)
-    within = curve.epsilon is not None and curve.epsilon <= search.epsilon
-    done = ExitCode.DONE if curve.points and (proved or within) else ExitCode.LIMIT
-    raise Exit(ExitCode.INTERRUPTED if curve.stopped == "interrupted" else done)
+    stopped, within = front.curve.stopped, proven_within(front.curve, search.epsilon)
+    short = ExitCode.INTERRUPTED if stopped == "interrupted" else ExitCode.DONE if within else ExitCode.LIMIT
+    raise Exit(ExitCode.INFEASIBLE if stopped == "proved" and not front.curve.points else short)
 
 
 def layouts(
@@ -194,7 +190,9 @@ def layouts(
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
         found = planner.layouts(asked.changed(), **options, on_progress=watch)
     rows = list(layout_rows(found))
-    written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
+    why = found.conflict
+    written: dict[str, Any] = {key: getattr(found, key) for key in ("within", "fewest_days", "proven")}
+    written |= {"layouts": rows, "conflict": None if why is None else why.model_dump(mode="json")}
     if output is not None and output.suffix == ".csv":
         flat = [dict(row) for row in rows]
         for row in flat:  # the parts of a step have columns of their own
@@ -207,7 +205,9 @@ def layouts(
     if as_json:
         print(json.dumps(written, indent=1))
     elif not rows:
-        print(f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why")
+        reason = "the search was cut short before the first one" if why is None else why.reason
+        rules = f" {why.in_words}." if why is not None and why.rules else ""
+        print(f"{name}: no plan{'' if found.proven else ' yet'}: {reason}.{rules}")
     else:
         lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]
         for row in rows:
@@ -323,13 +323,22 @@ def explain(
         options |= {"constants": asked.constants}
         explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
     print_more(explanation)
+    sets = sum(x.choice == "sites" for x in explanation.sites)
+    untold = explanation.layout is None or explanation.interrupted or "other sets of sites" in explanation.unasked
+    if sets < near and not untold:
+        found = f"{counted(sets, 'other set')} of sites found whose plan is within {100 * within:g} % of the best"
+        none = (
+            found if explanation.nodes else "the plan has no sites (no grid), so that there are no other sets of them"
+        )
+        print(f"--near {near}: {none}", file=sys.stderr)
     if as_json:
         print(explanation.model_dump_json(indent=1))
     if explanation.interrupted:
         raise Exit(ExitCode.INTERRUPTED)
     if explanation.violations:
         raise Exit(ExitCode.UNVERIFIED)
-    raise Exit({"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}.get(explanation.status, ExitCode.DONE))
+    known = {"optimal": ExitCode.DONE, "infeasible": ExitCode.INFEASIBLE}
+    raise Exit(known.get(explanation.status, ExitCode.LIMIT))
 
 
 def check(plan: console.PlanFile) -> None:

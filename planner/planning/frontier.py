@@ -19,7 +19,7 @@ from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_question import Solving
-from planner.models.joint.joint_solution import CENTS, JointPlan, JointSolution
+from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.solve_joint import solve_joint
@@ -217,9 +217,11 @@ def frontier_of(
             start(progress, "the fastest plan")
             all_paid = paying_in_use(instance)
             fastest, chosen = _fastest(all_paid, solving)
-            if fastest.status == "infeasible":
+            late = (instance.limits.deadline_days or math.inf) * (1 + EPS)
+            if fastest.status == "infeasible" or (fastest.lower_bound or 0.0) > late:
                 return _nothing(instance, "proved")
-            asked = [point_of(instance, x.plan, x.days, instance) for x in (fastest, chosen) if x.plan and x.days]
+            in_time = [(x.plan, x.days) for x in (fastest, chosen) if x.plan and x.days and x.days <= late]
+            asked = [point_of(instance, choice, days, instance) for choice, days in in_time]
             questions.points += asked[-1:]
             questions.answers.append((math.inf, fastest.lower_bound or 0.0))
             less_money = questions.run(POINTS if epsilon > WIDE - 1 else math.inf) if asked else ()

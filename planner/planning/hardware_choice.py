@@ -28,7 +28,7 @@ from planner.planning.joint_plan import refused_of, solved_with
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report, start
 from planner.solvers.signals import ENDED
-from planner.units import money
+from planner.units import money, rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
             status="infeasible" if rules else "unknown",
             objective=ObjectiveValue(name=instance.objective.minimize, value=None, bound=None, gap=None),
             conflict=certificate.Conflict(decision=decision, rules=rules, reason=reason),
-            stopped="proved" if rules else deadline.cause,
+            stopped="proved" if rules else deadline.cause if deadline.passed else "gap",
         )
 
     # The racks of all pools may break a limit whatever their layouts.
@@ -311,8 +311,13 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
     most, days, made = limits.deadline_days, section.days_to_train, section.certificate
     if most is not None and days > most * (1 + 1e-9):
         bound = made.bound or 0.0
-        reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
-        return no_plan("layout", ("limits.deadline_days",) if bound > most else (), reason)  # proven, or not
+        reason = f"the fastest plan so far trains in {days:,.6g} days > {most:,.6g}, the deadline, and a faster one may"
+        reason += f" exist, in no less than {bound:,.6g}"
+        reason += "" if deadline.passed else ", a gap that the search of the pools' shares leaves"
+        if bound > most:  # proven, at whatever price: the racks are given
+            reason = f"all pools together train in no less than {bound:,.6g} days > {most:,.6g}, the deadline"
+            reason += f"; {rounded(days, 4, up=True):,.6g} days can be met"
+        return no_plan("layout", ("limits.deadline_days",) if bound > most else (), reason)
     proved = made.status == "optimal" or shares.stop is Stop.PROVED
     return Plan(
         **solved_with(instance, options),

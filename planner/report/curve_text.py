@@ -59,7 +59,7 @@ def curve_text(frontier: "Frontier", epsilon: float) -> str:
         so_far = "" if proven else " so far"
         lines = [f"{name}: {counted(len(curve.points), 'plan')}{so_far}, {UNBEATEN}"]
         lines += [*curve_table(curve.points), *curve_claims(curve)]
-        if not proven:
+        if not proven_within(curve, epsilon):
             lines.append(f"The search {ended} before {_share(epsilon)} was proven.")
     elif proven:
         lines = [f"{name}: infeasible"]
@@ -67,6 +67,12 @@ def curve_text(frontier: "Frontier", epsilon: float) -> str:
     else:
         lines = [f"{name}: no plan so far: the search {ended}; what plans there are is not known"]
     return "\n".join(lines)
+
+
+def proven_within(curve: Curve, epsilon: float) -> bool:
+    """Return whether a curve is proven within a share of all plans, not only of those between its ends."""
+    whole = curve.least_usd is None and curve.epsilon is not None and curve.epsilon <= epsilon
+    return bool(curve.points) and (whole or curve.stopped == "proved")
 
 
 def curve_claims(curve: Curve) -> Iterator[str]:
@@ -91,6 +97,9 @@ def curve_claims(curve: Curve) -> Iterator[str]:
         yield straight if high <= low * (1 + CONSTANT_PRODUCT) else bent
     if curve.epsilon is None:
         yield "Of other plans nothing is proven."
+    elif len(points) == 1 and curve.least_usd is not None and points[0].bound_days is not None:
+        least = amount(rounded(points[0].bound_days, 4, up=False))
+        yield f"No plan within the limits trains in less than {least} days (proven); cheaper plans are left open."
     else:
         yield f"For every plan{_curve_box(curve)} a row is within {_share(curve.epsilon)} in money and days (proven)."
     if curve.none_below_usd is not None:
