@@ -20,7 +20,7 @@ from planner.models.joint.strategy_tables import pipelines_in_memory
 from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.training.memory import memory_limit_bytes
 from planner.physics.training.step_prediction import machine_of
-from planner.plan.certificate import Conflict, decision_of
+from planner.plan.certificate import UNKNOWN_BUDGET, Conflict, decision_of
 from planner.planning.changed_instance import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
@@ -154,7 +154,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         within, found = " within the budget", briefly(instance, asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
-        paid = "; no budget meets that deadline" if never else _enough(instance, found)
+        paid = "; no budget meets that deadline" if never else _enough(instance, found) or f"; {UNKNOWN_BUDGET}"
         reason = f"no plan{within} of {money(instance.limits.budget_usd)} {late}{paid}"
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]

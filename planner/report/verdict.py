@@ -94,7 +94,7 @@ def _sureness(plan: Plan) -> str:
         if objective.bound is None:
             return f"{where}; no bound is proven."
         return f"{where}; no plan of its capital trains in less than {days(objective.bound)} days."
-    if objective.bound is None:
+    if not objective.bound:
         return "No bound is proven."
     gap = objective.gap or 0.0
     exact, size = gap <= PROVEN, percent(gap) if gap >= 1e-3 else "under 0.1 %"
