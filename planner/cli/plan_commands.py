@@ -127,7 +127,7 @@ def frontier(
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     from planner.imports.instance_file import holds_plan
-    from planner.report.curve_text import curve_text, proven_within
+    from planner.report.curve_text import curve_text
     from planner.report.plots import draw_staircase, picture_of
     from planner.report.summary import fitted
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
@@ -163,9 +163,9 @@ def frontier(
         such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
         raise Exit(ExitCode.UNVERIFIED)
-    stopped, within = front.curve.stopped, proven_within(front.curve, search.epsilon)
-    short = ExitCode.INTERRUPTED if stopped == "interrupted" else ExitCode.DONE if within else ExitCode.LIMIT
-    raise Exit(ExitCode.INFEASIBLE if stopped == "proved" and not front.curve.points else short)
+    # A search that was cut short has at best proven its share of the plans between the lines.
+    ended = {"proved": ExitCode.DONE if front.plans else ExitCode.INFEASIBLE, "interrupted": ExitCode.INTERRUPTED}
+    raise Exit(ended.get(front.curve.stopped, ExitCode.LIMIT))
 
 
 def layouts(
@@ -189,10 +189,8 @@ def layouts(
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
         found = planner.layouts(asked.changed(), **options, on_progress=watch)
-    rows = list(layout_rows(found))
-    why = found.conflict
-    written: dict[str, Any] = {key: getattr(found, key) for key in ("within", "fewest_days", "proven")}
-    written |= {"layouts": rows, "conflict": None if why is None else why.model_dump(mode="json")}
+    rows, why = list(layout_rows(found)), found.conflict
+    written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
     if output is not None and output.suffix == ".csv":
         flat = [dict(row) for row in rows]
         for row in flat:  # the parts of a step have columns of their own
@@ -205,9 +203,8 @@ def layouts(
     if as_json:
         print(json.dumps(written, indent=1))
     elif not rows:
-        reason = "the search was cut short before the first one" if why is None else why.reason
-        rules = f" {why.in_words}." if why is not None and why.rules else ""
-        print(f"{name}: no plan{'' if found.proven else ' yet'}: {reason}.{rules}")
+        reason = f"{why.reason}.{f' {why.in_words}.' * bool(why.rules)}" if why else "the search was cut short."
+        print(f"{name}: no plan{'' if found.proven else ' yet'}: {reason}")
     else:
         lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]
         for row in rows:
@@ -324,13 +321,9 @@ def explain(
         explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
     print_more(explanation)
     sets = sum(x.choice == "sites" for x in explanation.sites)
-    untold = explanation.layout is None or explanation.interrupted or "other sets of sites" in explanation.unasked
-    if sets < near and not untold:
-        found = f"{counted(sets, 'other set')} of sites found whose plan is within {100 * within:g} % of the best"
-        none = (
-            found if explanation.nodes else "the plan has no sites (no grid), so that there are no other sets of them"
-        )
-        print(f"--near {near}: {none}", file=sys.stderr)
+    if sets < near and explanation.layout and not ({"other sets of sites"} & {*explanation.unasked}):
+        found = f"{counted(sets, 'other set')} of sites found with a plan within {100 * within:g} % of the best"
+        print(f"--near {near}: {found if explanation.nodes else 'the plan has no sites (no grid)'}", file=sys.stderr)
     if as_json:
         print(explanation.model_dump_json(indent=1))
     if explanation.interrupted:

@@ -127,8 +127,8 @@ def _end(store: "Store", total: int, keys: set[str], status: int, plans: Path | 
         on_disk = {file.stem.rpartition("-")[2] for file in plans.glob("*.json")}
         lacking = sorted(row.index for row in own if row.status != FAILED and row.key[:12] not in on_disk)
         if lacking:
-            remedy = "an earlier run solved them; sweep into another file to have all plans"
-            print(f"{plans}: lacks the plans of points {few([*map(str, lacking)])}: {remedy}", file=sys.stderr)
+            lacks = f"lacks the plans of points {few([*map(str, lacking)])}, which an earlier run solved"
+            print(f"{plans}: {lacks}; sweep into another file to have all plans", file=sys.stderr)
     if status == ExitCode.DONE and counts[FAILED]:
         reason = next(row.reason for row in own if row.status == FAILED)
         print(f"{counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)

@@ -124,9 +124,6 @@ class ObjectiveValue(Frozen):
     )
 
 
-UNKNOWN_BUDGET = "whether a larger budget meets it is not known"  # in the reason of a plan's conflict
-
-
 def decision_of(rules: Collection[str]) -> Decision:
     """Return the decision that a plan's conflict names, of these rules, where they are not of the sites alone."""
     if "limits.deadline_days" in rules:  # no layout is in time, whatever else keeps it from being so
@@ -155,7 +152,7 @@ class Conflict(Frozen):
         if len(self.rules) == 1:
             return f"Rule in conflict ({self.decision}): {self.rules[0]}"
         rules = ", ".join(self.rules)
-        each = "" if UNKNOWN_BUDGET in self.reason else "; without any one of them the rest can be met"
+        each = "" if "is not known" in self.reason else "; without any one of them the rest can be met"
         return f"Rules in conflict ({self.decision}): {rules}{each}"
 
 

@@ -20,7 +20,7 @@ from planner.models.joint.strategy_tables import pipelines_in_memory
 from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.training.memory import memory_limit_bytes
 from planner.physics.training.step_prediction import machine_of
-from planner.plan.certificate import UNKNOWN_BUDGET, Conflict, decision_of
+from planner.plan.certificate import Conflict, decision_of
 from planner.planning.changed_instance import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
@@ -29,7 +29,7 @@ from planner.units import counted, memory, money, rounded, to_one
 
 MEMORY = "memory"
 ENOUGH_MEMORY = 1e15  # bytes of a GPU: more than any layout takes
-JUDGED_ALONE = ("limits.deadline_days", "limits.budget_usd")  # limits that the reason of a missed deadline tells apart
+UNKNOWN = "; whether a larger budget meets it is not known"
 ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
@@ -154,7 +154,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         within, found = " within the budget", briefly(instance, asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
-        paid = "; no budget meets that deadline" if never else _enough(instance, found) or f"; {UNKNOWN_BUDGET}"
+        paid = "; no budget meets that deadline" if never else _enough(instance, found) or UNKNOWN
         reason = f"no plan{within} of {money(instance.limits.budget_usd)} {late}{paid}"
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]
@@ -164,7 +164,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}{fewer}"
     elif fewest is not None and fewest.status == "infeasible":
         reason += f"; no deadline can be met{within}"
-    given = [x for x in _rules(instance) if x.startswith(("limits.", "hardware.")) and x not in JUDGED_ALONE]
+    given = [rule for rule in _rules(instance) if rule.startswith(("limits.max", "limits.facility", "hardware."))]
     reason += f" (with {' and '.join(given)} as given)"
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
 

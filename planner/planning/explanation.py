@@ -510,9 +510,8 @@ def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
         ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
         ("hardware.racks", racks, 1, "racks", "hardware__racks"),
     ):
-        needed = None
-        if limit in rules and now is not None:
-            needed = _least(instance, path, max(now, scale), options, left)
+        asked = limit in rules and now is not None
+        needed = _least(instance, path, max(now or 0, scale), options, left) if asked else None
         if now is not None and needed is not None:
             yield "lacks", Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 

@@ -238,10 +238,8 @@ def frontier_of(
                 budget = instance.limits.budget_usd or math.inf
                 front.most_usd = budget if instance.grid is not None else min(budget, 2 * search.world.owned_usd)
             stopped = search.run()
-        except OutOfTimeError:
+        except (OutOfTimeError, UnansweredError):
             stopped = deadline.cause
-        except UnansweredError:
-            stopped = "limit"
         except KeyboardInterrupt:
             if not front.plans:
                 raise
@@ -428,10 +426,8 @@ def curve_around(
             for x in questions.run(points) if mine else ():
                 if x.instance is not None and x.choice is not None:
                     plans[id(x)] = named(plan_of_point(x.instance, x.choice, x.days, options), plan.instance)
-        except OutOfTimeError:
+        except (OutOfTimeError, UnansweredError):
             stopped = deadline.cause
-        except UnansweredError:
-            stopped = "limit"
     stopped = deadline.cause if deadline.passed else stopped
     # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
     alike = paying_in_use(plan.instance) is plan.instance

@@ -28,7 +28,7 @@ from planner.planning.joint_plan import refused_of, solved_with
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.solvers.progress import report, start
 from planner.solvers.signals import ENDED
-from planner.units import money, rounded
+from planner.units import money
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,12 +311,11 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
     most, days, made = limits.deadline_days, section.days_to_train, section.certificate
     if most is not None and days > most * (1 + 1e-9):
         bound = made.bound or 0.0
-        reason = f"the fastest plan so far trains in {days:,.6g} days > {most:,.6g}, the deadline, and a faster one may"
-        reason += f" exist, in no less than {bound:,.6g}"
-        reason += "" if deadline.passed else ", a gap that the search of the pools' shares leaves"
-        if bound > most:  # proven, at whatever price: the racks are given
-            reason = f"all pools together train in no less than {bound:,.6g} days > {most:,.6g}, the deadline"
-            reason += f"; {rounded(days, 4, up=True):,.6g} days can be met"
+        late, left = f"{most:,.6g}, the deadline", "" if deadline.passed else ", a gap with which the search ends"
+        reason = (
+            f"the fastest plan so far trains in {days:,.6g} days > {late}, and none in less than {bound:,.6g}{left}"
+        )
+        reason = f"all pools together train in no less than {bound:,.6g} days > {late}" if bound > most else reason
         return no_plan("layout", ("limits.deadline_days",) if bound > most else (), reason)
     proved = made.status == "optimal" or shares.stop is Stop.PROVED
     return Plan(

@@ -412,9 +412,7 @@ def near_layouts(instance: Instance, options: Options, progress: Progress, *, wi
         why = too_late(instance, best, solving)
         if best.plan is None or why is not None:
             none = best.status == "infeasible" or (why is not None and bool(why.rules))
-            if none and why is None:
-                start(progress, "why there is no plan")
-                why = conflict_of(instance, solving.left)
+            why = conflict_of(instance, solving.left) if none and why is None else why
             return NearLayouts((), within, None, proven=none, conflict=why)
         start(progress, "other layouts")
         world, rival = solving.world(instance), best.plan.seconds * (1 + within)

@@ -59,7 +59,7 @@ def curve_text(frontier: "Frontier", epsilon: float) -> str:
         so_far = "" if proven else " so far"
         lines = [f"{name}: {counted(len(curve.points), 'plan')}{so_far}, {UNBEATEN}"]
         lines += [*curve_table(curve.points), *curve_claims(curve)]
-        if not proven_within(curve, epsilon):
+        if not proven:
             lines.append(f"The search {ended} before {_share(epsilon)} was proven.")
     elif proven:
         lines = [f"{name}: infeasible"]
@@ -67,12 +67,6 @@ def curve_text(frontier: "Frontier", epsilon: float) -> str:
     else:
         lines = [f"{name}: no plan so far: the search {ended}; what plans there are is not known"]
     return "\n".join(lines)
-
-
-def proven_within(curve: Curve, epsilon: float) -> bool:
-    """Return whether a curve is proven within a share of all plans, not only of those between its ends."""
-    whole = curve.least_usd is None and curve.epsilon is not None and curve.epsilon <= epsilon
-    return bool(curve.points) and (whole or curve.stopped == "proved")
 
 
 def curve_claims(curve: Curve) -> Iterator[str]:

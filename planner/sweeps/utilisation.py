@@ -140,14 +140,12 @@ def utilisation_table(points: Sequence[LimitPoint], days: float) -> Iterator[str
         yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {text}"
     trained = [point.utilisation for point in points if point.utilisation is not None]
     drop, ends = fall(points), wall(points)
-    where = f"from about {drop:.1e} FLOP on" if drop else "at no point in time"
-    falls = f"under {100 * FALL:.0f} % of it {where}"
-    falls = falls if len(trained) >= TREND else f"{counted(len(trained), 'point')} in time, too few to show a fall"
-    yield f"best use {100 * max(trained):.1f} %; {falls}" if trained else "no point has a layout in time"
+    where = f"under {100 * FALL:.0f} % of it " + (f"from about {drop:.1e} FLOP on" if drop else "at no point in time")
+    where = where if len(trained) >= TREND else f"{counted(len(trained), 'point')} in time, too few to show a fall"
+    yield f"best use {100 * max(trained):.1f} %; {where}" if trained else "no point has a layout in time"
     last = ends and f"a layout is in time at {ends[0]:.1e} FLOP; none is at {ends[1]:.1e} or a point above it, proven"
-    none = "no layout is in time at any point, proven"
-    open_end = none if all(point.status == "infeasible" for point in points) else "no end is proven in this range"
-    yield f"{days:g} days: {last or open_end}"
+    none = all(point.status == "infeasible" for point in points)
+    yield f"{days:g} days: {last or ('no point is in time, proven' if none else 'no end is proven in this range')}"
 
 
 def draw_utilisation(points: Sequence[LimitPoint], days: float, figure: "Figure") -> None:

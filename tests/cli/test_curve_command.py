@@ -75,7 +75,6 @@ NONE: dict[str, Any] = {"points": (), "epsilon": None}
     ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
     ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "by its limit before 3 % was proven.\n"),
     ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
-    ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
     ({"epsilon": 0.02, "least_usd": 1e9, "stopped": "limit"}, Exit.LIMIT, "by its limit before 3 % was proven.\n"),
     ({"epsilon": 0.02, "least_usd": 1e9, "stopped": "limit", "points": POINTS[:1]}, Exit.LIMIT,
         "No plan within the limits trains in less than 38 days (proven); cheaper plans are left open.\nThe search"),
