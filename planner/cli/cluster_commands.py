@@ -218,9 +218,8 @@ class ClusterInUse:
             read = read_running(file)
             if isinstance(read, Placement):
                 jobs.append(Running(placement=read))
-                continue
-            for job in read:
-                jobs.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
+            else:
+                jobs += [Running(placement=own_placement(cluster, x.name, x.nodes), priority=x.priority) for x in read]
         owner: dict[str, str] = {}  # of a node: the one job that may have it
         for placed in (job.placement for job in jobs):
             for node in cluster.known(placed.nodes):

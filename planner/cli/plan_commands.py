@@ -190,7 +190,8 @@ def layouts(
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
         found = planner.layouts(asked.changed(), **options, on_progress=watch)
     rows, why = list(layout_rows(found)), found.conflict
-    written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
+    written = {key: getattr(found, key) for key in ("within", "fewest_days", "proven")} | {"layouts": rows}
+    written |= {"conflict": why.model_dump(mode="json")} if why else {}
     if output is not None and output.suffix == ".csv":
         flat = [dict(row) for row in rows]
         for row in flat:  # the parts of a step have columns of their own
@@ -316,9 +317,8 @@ def explain(
         printed = len(lines)
 
     with progress.line() as watch:
-        options: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within}
-        options |= {"constants": asked.constants}
-        explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
+        how: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within, "constants": asked.constants}
+        explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **how)
     print_more(explanation)
     sets = sum(x.choice == "sites" for x in explanation.sites)
     if sets < near and explanation.layout and not ({"other sets of sites"} & {*explanation.unasked}):
@@ -330,8 +330,7 @@ def explain(
         raise Exit(ExitCode.INTERRUPTED)
     if explanation.violations:
         raise Exit(ExitCode.UNVERIFIED)
-    known = {"optimal": ExitCode.DONE, "infeasible": ExitCode.INFEASIBLE}
-    raise Exit(known.get(explanation.status, ExitCode.LIMIT))
+    raise Exit({"optimal": ExitCode.DONE, "infeasible": ExitCode.INFEASIBLE}.get(explanation.status, ExitCode.LIMIT))
 
 
 def check(plan: console.PlanFile) -> None:

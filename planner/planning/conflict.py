@@ -104,8 +104,7 @@ def briefly(question: Instance, solving: Solving, *, cheapest: bool) -> JointSol
     solving = Solving(options=options, deadline=clock, cache=solving.cache)
     try:
         if cheapest:  # no reason names a bound on the days of every plan
-            question = question.replaced(limits__budget_usd=None)
-            return solve_joint_cost(question, solving, days=False)
+            return solve_joint_cost(question.replaced(limits__budget_usd=None), solving, days=False)
         return solve_joint(in_fewest_days(question).replaced(objective__tolerance=0.0), solving)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
@@ -263,9 +262,8 @@ def _memory_missing(instance: Instance, deadline: Deadline) -> str:
     high, clock = max(now, ENOUGH_MEMORY), deadline.capped(JUDGED)
     with suppress(OutOfTimeError, UnansweredError):
         while high > 1.01 * low:
-            size = math.sqrt(low * high)
-            question = instance.replaced(hardware__accelerator__hbm_bytes=size)
-            world = Solving(options=Options(), deadline=clock).world(question)
+            size, asked = math.sqrt(low * high), Solving(options=Options(), deadline=clock)
+            world = asked.world(instance.replaced(hardware__accelerator__hbm_bytes=size))
             fits = any(pipelines_in_memory(world, s).any() for s in world.strategies())
             low, high = (low, size) if fits else (size, high)
     if high == ENOUGH_MEMORY or low == now:

@@ -207,8 +207,7 @@ def _predicted(
             conditions = step_prediction.free_conditions(problems[k].transport_slowdown)
             metrics[k] = step_prediction.metrics(alone, conditions, point.strategy)
             if link is not None and training > 1:
-                layers = max(point.strategy.layers_per_stage)
-                exposed[k] = pool_exchange_seconds(link, metrics[k], layers, training)
+                exposed[k] = pool_exchange_seconds(link, metrics[k], max(point.strategy.layers_per_stage), training)
     return metrics, exposed
 
 

@@ -249,8 +249,7 @@ def _fabrics_and_placement(
             # By the schedule, and where a stage has several racks at the site.
             sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
         )
-        free = domain_racks(own.racks, own.domain_racks)
-        min_split += lower_bound_split(free, block.rack_stages, len(order[0]))
+        min_split += lower_bound_split(domain_racks(own.racks, own.domain_racks), block.rack_stages, len(order[0]))
         sites[site] = SitePlacement(assignment=site_traffic.assignment(order, own))
         crossings.append(crossing)
     groups, split = block.rack_stages * len(sites), sum(crossing.groups_split for crossing in crossings)

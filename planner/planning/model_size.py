@@ -97,8 +97,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
                 raise
             break
         if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
-            peak = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second
-            ideal = peak * until
+            ideal = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second * until
         if bracket.closed or clock.passed:
             break
         flop = min(bracket.next(flop), ideal)

@@ -149,8 +149,7 @@ class Stages:
     def least_sizes(self) -> Ints:
         """Fewest layers of each stage: one a chunk, and on the first stage all front layers in its first chunk."""
         c = self.column
-        first = np.arange(c.p) == 0
-        return np.where(first, step_prediction.least_first_stage(self.pipeline, c.v), c.v)
+        return np.where(np.arange(c.p) == 0, step_prediction.least_first_stage(self.pipeline, c.v), c.v)
 
     @cached_property
     def recomputed(self) -> Ints:
