@@ -37,6 +37,7 @@ from planner.solvers.model_files import models_wanted
 from planner.solvers.outcome import relative_gap
 from planner.solvers.search_deadline import Deadline
 from planner.solvers.signals import ENDED, Cause, finishing
+from planner.units import money, rounded
 from planner.version import __version__
 
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
@@ -334,7 +335,9 @@ def unanswered(instance: Instance, options: Options, reason: str, stopped: Cause
 
 def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Write a joint plan without decisions: proven to be infeasible, or the search ended before it had a plan."""
-    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
+    low = rounded(solution.lower_bound or 0.0, 4, up=False)
+    least = f"; none is below {money(low) if instance.objective.in_dollars else f'{low:,.6g} days'}" * (low > 0)
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found{least}"
     proven = solution.status == "infeasible" and instance.objective.minimize == "days_to_train"
     return Plan(
         **solved_with(instance, options),
