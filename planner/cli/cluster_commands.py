@@ -33,8 +33,6 @@ TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 SINGULAR = {"groups": "group", "pieces": "piece", "members": "member", "boundaries": "boundary", "leaves": "leaf"}
 TopologyFile = Annotated[Path, "Topology file."]
 NodeStates = Annotated[Path | None, "File of node states; only idle nodes are used."]
-TimeLimit = Annotated[float | None, "Seconds for the proof, 10 unless given."]
-AsJson = Annotated[bool, "Print the answer as JSON and nothing else."]
 JobFile = Annotated[Path | None, "Job file, or a plan (JSON)."]
 Nodes = Annotated[int | None, "Nodes of the job, in place of a file."]
 Mesh = Annotated[str | None, "Its mesh in rank order, such as pipeline=4,data=12."]
@@ -194,7 +192,7 @@ def topology(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInUse:
-    """Options for the cluster that a command changes: its topology, its running jobs, and its taken nodes."""
+    """Options for the cluster that a command changes (topology, running jobs, taken nodes), and for its answer."""
 
     topology: TopologyFile
     topology_name: console.TopologyName = None
@@ -203,6 +201,8 @@ class ClusterInUse:
     ] = None
     busy: Annotated[str, "Hostlist of nodes that are taken or broken, in addition to those of running jobs."] = ""
     state: NodeStates = None
+    time_limit: Annotated[float | None, "Seconds for the proof, 10 unless given."] = None
+    as_json: Annotated[bool, "Print the answer as JSON and nothing else."] = False
 
     def opened(self) -> "tuple[Cluster, list[Running]]":
         """Read the cluster of a command from its topology file, and the jobs that run on it."""
@@ -218,9 +218,8 @@ class ClusterInUse:
             read = read_running(file)
             if isinstance(read, Placement):
                 jobs.append(Running(placement=read))
-                continue
-            for job in read:
-                jobs.append(Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority))
+            else:
+                jobs += [Running(placement=own_placement(cluster, x.name, x.nodes), priority=x.priority) for x in read]
         owner: dict[str, str] = {}  # of a node: the one job that may have it
         for placed in (job.placement for job in jobs):
             for node in cluster.known(placed.nodes):
@@ -246,22 +245,17 @@ def _moves(moves: "Iterable[Move]") -> Iterable[str]:
     return (f"move {move.job} rank {move.rank}: {move.old or '(new)'} to {move.new or '(gone)'}" for move in moves)
 
 
-def defragment(
-    files: ClusterInUse,
-    leaves: Annotated[int, "Whole leaves to free."] = 1,
-    time_limit: TimeLimit = None,
-    as_json: AsJson = False,
-) -> None:
+def defragment(files: ClusterInUse, leaves: Annotated[int, "Whole leaves to free."] = 1) -> None:
     """Free whole leaves by moving the fewest nodes of running jobs; print the moves in an order that works."""
     from planner.scheduling.cluster_changes import defragment as solve
 
     cluster, jobs = files.opened()
-    found = solve(cluster, jobs, leaves=leaves, time_limit=time_limit)
+    found = solve(cluster, jobs, leaves=leaves, time_limit=files.time_limit)
     status, moves = found.certificate.status, len(found.moves)
     head = f"no moves {'were found that ' * (status == 'unknown')}free {counted(leaves, 'leaf')} more"
     if found.leaves:
         head = f"{counted(moves, 'move')} {'frees' if moves == 1 else 'free'} {', '.join(found.leaves)}"
-    _ended(found, [f"{head}; {status}", *_moves(found.moves)], found.certificate, as_json=as_json)
+    _ended(found, [f"{head}; {status}", *_moves(found.moves)], found.certificate, as_json=files.as_json)
 
 
 def preempt(
@@ -270,8 +264,6 @@ def preempt(
     nodes: Nodes = None,
     mesh: Mesh = None,
     max_split: Annotated[int | None, "Most all-reduce groups of the new job that may span leaves."] = None,
-    time_limit: TimeLimit = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
     from planner.cluster.job import mesh_job, read_job
@@ -280,13 +272,13 @@ def preempt(
     _require_one_job(job, nodes, mesh)
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = files.opened()
-    found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
+    found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=files.time_limit)
     placed = ((job.placement, job.priority) for job in jobs)
     rank = {own.job: f"{counted(len(own.nodes), 'node')}, priority {priority:,}" for own, priority in placed}
     stop = f"Preempt {', '.join(f'{name} ({rank[name]})' for name in found.stop)}" if found.stop else "Preempt nothing"
     head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
     where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []
-    _ended(found, [head, *where], found.certificate, as_json=as_json)
+    _ended(found, [head, *where], found.certificate, as_json=files.as_json)
 
 
 def resize(
@@ -294,8 +286,6 @@ def resize(
     mesh: Annotated[str, "The running job's mesh in rank order, such as pipeline=4,data=12."],
     to: Annotated[str, "Its mesh afterwards: another size of data."],
     name: Annotated[str | None, "Which of the running jobs, where there are several."] = None,
-    time_limit: TimeLimit = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print the nodes by which a running job grows or shrinks its data parallelism; the ranks that stay do not move."""
     from planner.cluster.job import mesh_job
@@ -311,29 +301,28 @@ def resize(
     own = jobs[names.index(name or names[0])].placement
     before = mesh_job(own.job, mesh, len(own.nodes))
     after = mesh_job(own.job, to, None, option="--to").replaced(nodes_per_member=before.nodes_per_member)
-    found = solve(cluster, before, own_placement(cluster, own.job, own.nodes, before), after, time_limit=time_limit)
+    found = solve(
+        cluster, before, own_placement(cluster, own.job, own.nodes, before), after, time_limit=files.time_limit
+    )
     placement = found.placement
     nodes, split = counted(len(placement.nodes), "node"), counted(placement.groups_split, "split group")
     head = f"{placement.job}: {nodes}, {split}; {placement.certificate.status}"
     lines = [head, *_moves(found.moves), fold_names(placement.nodes)] if placement.nodes else [placement.reason]
-    _ended(found, lines, placement.certificate, as_json=as_json)
+    _ended(found, lines, placement.certificate, as_json=files.as_json)
 
 
 def queue(
-    files: ClusterInUse,
-    job: Annotated[list[Path], "Job file, first in the queue first; may be repeated."],
-    time_limit: TimeLimit = None,
-    as_json: AsJson = False,
+    files: ClusterInUse, job: Annotated[list[Path], "Job file, first in the queue first; may be repeated."]
 ) -> None:
     """Print nodes for queued jobs, placed together in order with the fewest split groups, and the jobs that wait."""
     from planner.cluster.job import read_job
     from planner.scheduling.cluster_changes import place_queue
 
     cluster, _ = files.opened()
-    found = place_queue(cluster, [read_job(path) for path in job], time_limit=time_limit)
+    found = place_queue(cluster, [read_job(path) for path in job], time_limit=files.time_limit)
     count = len(found.placements)
     runs = f"{counted(count, 'job')} {'runs' if count == 1 else 'run'}, {counted(found.groups_split, 'split group')}"
     head = f"{runs}; {found.certificate.status}"
     lines = [f"{placement.job}: {fold_names(placement.nodes)}" for placement in found.placements]
     waits = [f"{name}: waits: {why}" for name, why in zip(found.waiting, found.reasons, strict=True)]
-    _ended(found, [head, *lines, *waits], found.certificate, as_json=as_json, refused=bool(waits))
+    _ended(found, [head, *lines, *waits], found.certificate, as_json=files.as_json, refused=bool(waits))

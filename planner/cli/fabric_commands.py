@@ -203,17 +203,15 @@ def pareto(
         plan = plan_of(data, str(given))
     else:
         plan = planner.solve(load_instance(path, pins=console.read_pins(pin), constants=constants))
+    if plan.conflict is not None:
+        print(f"{given}: no plan, and so no fabric to compare: {plan.conflict.reason}", file=sys.stderr)
+        raise Exit(console.exit_code(plan, None))
     if plan.layout is None or plan.fabric is None:
-        why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
-        raise InputError(f"{given}: holds no fabric to compare{why}")
-    late: list[str] = []
-
-    def report(line: str) -> None:
-        late.append(line)
-        print(line, file=sys.stderr)
-
+        raise InputError(f"{given}: holds no fabric to compare; give it a network")
+    late = list[str]()
     own: dict[str, Any] = {"leaf_sizes": sizes, "axes": axis_names, "every": wish.every, "time_limit": time_limit}
-    rows = list(frontier(plan, report=report, **own))
+    rows = list(frontier(plan, report=late.append, **own))
+    print(*late, sep="\n", end="\n" * bool(late), file=sys.stderr)
     if output is not None:
         write_atomically(output, "".join(json.dumps({"status": "optimal", **row}) + "\n" for row in rows))
     if not rows:
@@ -223,7 +221,7 @@ def pareto(
         print(json.dumps(rows, indent=1))
     elif rows:
         print(fabric_table(rows))
-    raise Exit(ExitCode.DONE if rows else ExitCode.LIMIT if late else ExitCode.INFEASIBLE)
+    raise Exit(ExitCode.LIMIT if late else ExitCode.DONE if rows else ExitCode.INFEASIBLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

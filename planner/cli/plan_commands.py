@@ -127,7 +127,9 @@ def frontier(
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     from planner.imports.instance_file import holds_plan
+    from planner.report.curve_text import curve_text
     from planner.report.plots import draw_staircase, picture_of
+    from planner.report.summary import fitted
     from planner.sweeps.row_store import CURVE, ENDINGS, curve_rows, need_pyarrow, write_rows
 
     if output is not None and output.suffix not in ENDINGS:
@@ -156,20 +158,14 @@ def frontier(
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:
-        from planner.report.curve_text import curve_text
-        from planner.report.summary import fitted
-
         print(fitted(curve_text(front, search.epsilon), console.terminal_width()))
     if doubted := [i for i, plan in enumerate(front.plans) if plan.verified is False]:
         such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
         raise Exit(ExitCode.UNVERIFIED)
-    curve, proved = front.curve, front.curve.stopped == "proved"
-    if proved and not curve.points:
-        raise Exit(ExitCode.INFEASIBLE)
-    within = curve.epsilon is not None and curve.epsilon <= search.epsilon
-    done = ExitCode.DONE if curve.points and (proved or within) else ExitCode.LIMIT
-    raise Exit(ExitCode.INTERRUPTED if curve.stopped == "interrupted" else done)
+    # A search that was cut short has at best proven its share of the plans between the lines.
+    ended = {"proved": ExitCode.DONE if front.plans else ExitCode.INFEASIBLE, "interrupted": ExitCode.INTERRUPTED}
+    raise Exit(ended.get(front.curve.stopped, ExitCode.LIMIT))
 
 
 def layouts(
@@ -193,8 +189,9 @@ def layouts(
         options: dict[str, Any] = {"within": within, "time_limit": time_limit, "seed": seed, "threads": threads}
         options |= {"pins": console.read_pins(asked.pin), "constants": asked.constants}
         found = planner.layouts(asked.changed(), **options, on_progress=watch)
-    rows = list(layout_rows(found))
-    written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
+    rows, why = list(layout_rows(found)), found.conflict
+    written = {key: getattr(found, key) for key in ("within", "fewest_days", "proven")} | {"layouts": rows}
+    written |= {"conflict": why.model_dump(mode="json")} if why else {}
     if output is not None and output.suffix == ".csv":
         flat = [dict(row) for row in rows]
         for row in flat:  # the parts of a step have columns of their own
@@ -207,7 +204,8 @@ def layouts(
     if as_json:
         print(json.dumps(written, indent=1))
     elif not rows:
-        print(f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why")
+        reason = f"{why.reason}.{f' {why.in_words}.' * bool(why.rules)}" if why else "the search was cut short."
+        print(f"{name}: no plan{'' if found.proven else ' yet'}: {reason}")
     else:
         lines = [["layout", "days", "slower", "chunks", "batch", "ZeRO", "memory", "MFU", "capital"]]
         for row in rows:
@@ -319,17 +317,20 @@ def explain(
         printed = len(lines)
 
     with progress.line() as watch:
-        options: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within}
-        options |= {"constants": asked.constants}
-        explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **options)
+        how: dict[str, Any] = {"time_limit": time_limit, "near": near, "within": within, "constants": asked.constants}
+        explanation = planner.explain(instance, pins=pins, on_progress=watch, on_part=print_more, **how)
     print_more(explanation)
+    sets = sum(x.choice == "sites" for x in explanation.sites)
+    if sets < near and explanation.layout and not ({"other sets of sites"} & {*explanation.unasked}):
+        found = f"{counted(sets, 'other set')} of sites found with a plan within {100 * within:g} % of the best"
+        print(f"--near {near}: {found if explanation.nodes else 'the plan has no sites (no grid)'}", file=sys.stderr)
     if as_json:
         print(explanation.model_dump_json(indent=1))
     if explanation.interrupted:
         raise Exit(ExitCode.INTERRUPTED)
     if explanation.violations:
         raise Exit(ExitCode.UNVERIFIED)
-    raise Exit({"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}.get(explanation.status, ExitCode.DONE))
+    raise Exit({"optimal": ExitCode.DONE, "infeasible": ExitCode.INFEASIBLE}.get(explanation.status, ExitCode.LIMIT))
 
 
 def check(plan: console.PlanFile) -> None:

@@ -18,7 +18,7 @@ from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
 from planner.files import write_atomically
-from planner.units import counted, duration
+from planner.units import counted, duration, few
 
 if TYPE_CHECKING:
     from planner.sweeps.row_store import Store
@@ -105,10 +105,11 @@ def sweep(
                     report(line(new))
         except KeyboardInterrupt:
             status = ExitCode.INTERRUPTED
-        _end(store, total, keys, status)
+        _end(store, total, keys, status, plans)
 
 
-def _end(store: "Store", total: int, keys: set[str], status: int) -> None:
+def _end(store: "Store", total: int, keys: set[str], status: int, plans: Path | None) -> None:
+    """Write a sweep's table, print what became of its points and plans, and leave with the exit status."""
     from planner.sweeps.row_store import FAILED
 
     store.tabulate()
@@ -122,6 +123,12 @@ def _end(store: "Store", total: int, keys: set[str], status: int) -> None:
         others = len(store.rows) - len(own)
         more = f" and {counted(others, 'row')} of other points" if others else ""
         print(f"{summary} in {store.output}{more}")
+    if plans is not None:
+        on_disk = {file.stem.rpartition("-")[2] for file in plans.glob("*.json")}
+        lacking = sorted(row.index for row in own if row.status != FAILED and row.key[:12] not in on_disk)
+        if lacking:
+            lacks = f"lacks the plans of points {few([*map(str, lacking)])}, which an earlier run solved"
+            print(f"{plans}: {lacks}; sweep into another file to have all plans", file=sys.stderr)
     if status == ExitCode.DONE and counts[FAILED]:
         reason = next(row.reason for row in own if row.status == FAILED)
         print(f"{counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)

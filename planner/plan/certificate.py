@@ -152,7 +152,8 @@ class Conflict(Frozen):
         if len(self.rules) == 1:
             return f"Rule in conflict ({self.decision}): {self.rules[0]}"
         rules = ", ".join(self.rules)
-        return f"Rules in conflict ({self.decision}): {rules}; without any one of them the rest can be met"
+        each = "" if "is not known" in self.reason else "; without any one of them the rest can be met"
+        return f"Rules in conflict ({self.decision}): {rules}{each}"
 
 
 class Violation(Frozen):

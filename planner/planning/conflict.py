@@ -25,9 +25,11 @@ from planner.planning.changed_instance import Change, change_to, in_fewest_days
 from planner.solvers.outcome import UnansweredError, remembered, smallest_conflict
 from planner.solvers.progress import start
 from planner.solvers.search_deadline import Deadline, OutOfTimeError
-from planner.units import counted, money, rounded, to_one
+from planner.units import counted, memory, money, rounded, to_one
 
 MEMORY = "memory"
+ENOUGH_MEMORY = 1e15  # bytes of a GPU: more than any layout takes
+UNKNOWN = "; whether a larger budget meets it is not known"
 ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
 WHY = {"interrupted": "interrupted", "limit": "the time limit came first"}  # a search for rules ended, by its cause
@@ -72,6 +74,9 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
         with suppress(OutOfTimeError, UnansweredError):  # no layout fits, whatever the racks, sequences and pins
             world = any_plan().world(relaxed({MEMORY}))
             kept = [] if any(pipelines_in_memory(world, s).any() for s in world.strategies()) else [MEMORY]
+            if kept:
+                more, usable = rules[MEMORY]
+                rules[MEMORY] = more, usable + _memory_missing(relaxed({MEMORY}), deadline)
         if not kept:
             kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
         if not unjudged:
@@ -99,8 +104,7 @@ def briefly(question: Instance, solving: Solving, *, cheapest: bool) -> JointSol
     solving = Solving(options=options, deadline=clock, cache=solving.cache)
     try:
         if cheapest:  # no reason names a bound on the days of every plan
-            question = question.replaced(limits__budget_usd=None)
-            return solve_joint_cost(question, solving, days=False)
+            return solve_joint_cost(question.replaced(limits__budget_usd=None), solving, days=False)
         return solve_joint(in_fewest_days(question).replaced(objective__tolerance=0.0), solving)
     except (KeyboardInterrupt, OutOfTimeError, UnansweredError):
         return None
@@ -111,8 +115,9 @@ def _enough(instance: Instance, found: JointSolution | None) -> str:
     if found is None or found.plan is None or found.usd is None:
         return ""
     least = max(found.lower_bound or 0.0, _least_usd(instance))
-    none = f", and none less than {money(least)}" if (instance.limits.budget_usd or 0.0) < least else ""
-    return f"; a plan that keeps the rest costs {money(found.usd)}{none}"
+    cost, known = money(found.usd), money(least)
+    none = ", and none less" + (f" than {known}" if known != cost else "")
+    return f"; a plan that keeps the rest costs {cost}{none * ((instance.limits.budget_usd or 0.0) < least)}"
 
 
 def _least_usd(instance: Instance) -> float:
@@ -135,18 +140,21 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         return None
     if bound is None or bound <= deadline:
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
+        reason += f", in no less than {rounded(bound, 6, up=False):,.6g}" if bound else ""
         return Conflict(decision="layout", rules=(), reason=reason)
     rules, within, asked = ["limits.deadline_days"], "", replace(solving, cache=solving.cache.of(instance))
     start(solving.progress, "deadlines that can be met")
     unknown = solution.plan is None or instance.objective.in_dollars
     fewest = briefly(instance, asked, cheapest=False) if unknown else solution  # however late
     bound = max(bound, (fewest and fewest.lower_bound) or 0.0)
-    reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
+    late = f"trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
+    reason = f"no plan {late}"
     if instance.limits.budget_usd is not None:
         within, found = " within the budget", briefly(instance, asked, cheapest=True)
         never = found is not None and found.status == "infeasible"
         rules += [] if never else ["limits.budget_usd"]
-        reason += ", which no budget meets" if never else _enough(instance, found)
+        paid = "; no budget meets that deadline" if never else _enough(instance, found) or UNKNOWN
+        reason = f"no plan{within} of {money(instance.limits.budget_usd)} {late}{paid}"
     pins = _pins_too_slow(instance, deadline, solving)
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
@@ -155,6 +163,8 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         reason += f"; {rounded(fewest.days, 4, up=True):,.6g} days can be met{within}{fewer}"
     elif fewest is not None and fewest.status == "infeasible":
         reason += f"; no deadline can be met{within}"
+    given = [rule for rule in _rules(instance) if rule.startswith(("limits.max", "limits.facility", "hardware."))]
+    reason += f" (with {' and '.join(given)} as given)"
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
 
 
@@ -188,6 +198,7 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
         return None
     if bound_usd is None or bound_usd <= budget:
         reason = f"the cheapest plan so far costs {money(usd)} > {money(budget)}, and a cheaper one may exist"
+        reason += f", for no less than {money(bound_usd)}" if bound_usd else ""
         return Conflict(decision="layout", rules=(), reason=reason)
     reason = f"no plan by the deadline costs less than {money(bound_usd)} until its run ends > {money(budget)}"
     return Conflict(decision="layout", rules=("limits.deadline_days", "limits.budget_usd"), reason=reason)
@@ -239,10 +250,26 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         for key, free in (NETWORK_LIMITS | {"max_tiers": max(ENOUGH_TIERS, network.max_tiers)}).items():
             if getattr(network, key) != free:
                 rules[f"network.{key}"] = change_to(**{f"network__{key}": free}), words[key]
-    size, gb = machine_of(instance).gpu.hbm_bytes * 1e6, memory_limit_bytes(instance) / 1e9  # more than layouts take
+    size, free = max(machine_of(instance).gpu.hbm_bytes * 1e6, ENOUGH_MEMORY), memory_limit_bytes(instance)
     more = change_to(limits__memory_reserve_fraction=0.0, hardware__accelerator__hbm_bytes=size)
-    usable = f"{gb:,.1f} GB of a GPU can be used" if gb > 0 else "the memory kept free on a GPU leaves none"
+    usable = f"{memory(free)} of a GPU can be used" if free > 0 else "the memory kept free on a GPU leaves none"
     return rules | {MEMORY: (more, usable)}
+
+
+def _memory_missing(instance: Instance, deadline: Deadline) -> str:
+    """Say how much memory any layout needs of a GPU, and how much is missing, as far as ten seconds prove it."""
+    low = now = machine_of(instance).gpu.hbm_bytes
+    high, clock = max(now, ENOUGH_MEMORY), deadline.capped(JUDGED)
+    with suppress(OutOfTimeError, UnansweredError):
+        while high > 1.01 * low:
+            size, asked = math.sqrt(low * high), Solving(options=Options(), deadline=clock)
+            world = asked.world(instance.replaced(hardware__accelerator__hbm_bytes=size))
+            fits = any(pipelines_in_memory(world, s).any() for s in world.strategies())
+            low, high = (low, size) if fits else (size, high)
+    if high == ENOUGH_MEMORY or low == now:
+        return ""
+    least, missing = (memory(rounded(size, 2, up=False)) for size in (low, low - now))
+    return f"; whatever the racks, batch and pins, a layout needs a GPU of {least} or more, {missing} more than it has"
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:
@@ -265,4 +292,5 @@ def _reason(instance: Instance, words: dict[str, str]) -> str:
         if racks < MANY_RACKS:  # how many GPUs can share a replica's state
             few = f"no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
             words[MEMORY] += f"; {few}"
-    return f"nothing meets all of these: {'; '.join(words.values())}" if words else "no layout exists for the model"
+    these = "nothing meets all of these" if len(words) > 1 else "nothing meets this limit"
+    return f"{these}: {'; '.join(words.values())}" if words else "no layout exists for the model"

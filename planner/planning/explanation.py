@@ -175,8 +175,7 @@ def explained(
         seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
         together = Deadline(max(AT_LEAST, TIMES * seconds, options.time_limit or 0.0))
         questions = _Questions(plan, cache, together, options, progress, unasked=unasked)
-        in_dollars = plan.instance.objective.in_dollars
-        found = found.replaced(**{"best_usd" if in_dollars else "best_days": questions.best})
+        found = found.replaced(**{"best_usd" if plan.instance.objective.in_dollars else "best_days": questions.best})
         answers = _answers(questions, found.start_days, near, within)
     yield found
     try:
@@ -510,7 +509,8 @@ def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
         ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
         ("hardware.racks", racks, 1, "racks", "hardware__racks"),
     ):
-        needed = _least(instance, path, now, options, left) if limit in rules and now is not None else None
+        asked = limit in rules and now is not None
+        needed = _least(instance, path, max(now or 0, scale), options, left) if asked else None
         if now is not None and needed is not None:
             yield "lacks", Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
@@ -528,8 +528,7 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
         Deadline().check()  # a signal ends it with an OutOfTimeError
         return not left.passed
 
-    doubled = takewhile(time_left, (now * 2**n for n in range(1, 21)))
-    high = next(filter(exists, doubled), None)
+    high = next(filter(exists, takewhile(time_left, (now * 2**n for n in range(1, 21)))), None)
     low = 0.0 if high is None else high / 2
     while high is not None and high - low > (1 if whole else 0.01 * low) and time_left():
         middle = (low + high) // 2 if whole else (low + high) / 2

@@ -19,7 +19,7 @@ from planner.instance.instance import FabricInstance, Instance
 from planner.models import Options
 from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_question import Solving
-from planner.models.joint.joint_solution import CENTS, JointPlan, JointSolution
+from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, JointSolution
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.solve_joint import solve_joint
@@ -217,9 +217,11 @@ def frontier_of(
             start(progress, "the fastest plan")
             all_paid = paying_in_use(instance)
             fastest, chosen = _fastest(all_paid, solving)
-            if fastest.status == "infeasible":
+            late = (instance.limits.deadline_days or math.inf) * (1 + EPS)
+            if fastest.status == "infeasible" or (fastest.lower_bound or 0.0) > late:
                 return _nothing(instance, "proved")
-            asked = [point_of(instance, x.plan, x.days, instance) for x in (fastest, chosen) if x.plan and x.days]
+            in_time = [(x.plan, x.days) for x in (fastest, chosen) if x.plan and x.days and x.days <= late]
+            asked = [point_of(instance, choice, days, instance) for choice, days in in_time]
             questions.points += asked[-1:]
             questions.answers.append((math.inf, fastest.lower_bound or 0.0))
             less_money = questions.run(POINTS if epsilon > WIDE - 1 else math.inf) if asked else ()
@@ -236,10 +238,8 @@ def frontier_of(
                 budget = instance.limits.budget_usd or math.inf
                 front.most_usd = budget if instance.grid is not None else min(budget, 2 * search.world.owned_usd)
             stopped = search.run()
-        except OutOfTimeError:
+        except (OutOfTimeError, UnansweredError):
             stopped = deadline.cause
-        except UnansweredError:
-            stopped = "limit"
         except KeyboardInterrupt:
             if not front.plans:
                 raise
@@ -426,10 +426,8 @@ def curve_around(
             for x in questions.run(points) if mine else ():
                 if x.instance is not None and x.choice is not None:
                     plans[id(x)] = named(plan_of_point(x.instance, x.choice, x.days, options), plan.instance)
-        except OutOfTimeError:
+        except (OutOfTimeError, UnansweredError):
             stopped = deadline.cause
-        except UnansweredError:
-            stopped = "limit"
     stopped = deadline.cause if deadline.passed else stopped
     # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
     alike = paying_in_use(plan.instance) is plan.instance

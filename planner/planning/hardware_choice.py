@@ -207,8 +207,7 @@ def _predicted(
             conditions = step_prediction.free_conditions(problems[k].transport_slowdown)
             metrics[k] = step_prediction.metrics(alone, conditions, point.strategy)
             if link is not None and training > 1:
-                layers = max(point.strategy.layers_per_stage)
-                exposed[k] = pool_exchange_seconds(link, metrics[k], layers, training)
+                exposed[k] = pool_exchange_seconds(link, metrics[k], max(point.strategy.layers_per_stage), training)
     return metrics, exposed
 
 
@@ -275,7 +274,7 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
             status="infeasible" if rules else "unknown",
             objective=ObjectiveValue(name=instance.objective.minimize, value=None, bound=None, gap=None),
             conflict=certificate.Conflict(decision=decision, rules=rules, reason=reason),
-            stopped="proved" if rules else deadline.cause,
+            stopped="proved" if rules else deadline.cause if deadline.passed else "gap",
         )
 
     # The racks of all pools may break a limit whatever their layouts.
@@ -311,8 +310,12 @@ def plan_of_pools(instance: Instance, solving: Solving) -> Plan:
     most, days, made = limits.deadline_days, section.days_to_train, section.certificate
     if most is not None and days > most * (1 + 1e-9):
         bound = made.bound or 0.0
-        reason = f"all pools train in {days:,.6g} days > {most:,.6g}, the deadline, and in no less than {bound:,.6g}"
-        return no_plan("layout", ("limits.deadline_days",) if bound > most else (), reason)  # proven, or not
+        late, left = f"{most:,.6g}, the deadline", "" if deadline.passed else ", a gap with which the search ends"
+        reason = (
+            f"the fastest plan so far trains in {days:,.6g} days > {late}, and none in less than {bound:,.6g}{left}"
+        )
+        reason = f"all pools together train in no less than {bound:,.6g} days > {late}" if bound > most else reason
+        return no_plan("layout", ("limits.deadline_days",) if bound > most else (), reason)
     proved = made.status == "optimal" or shares.stop is Stop.PROVED
     return Plan(
         **solved_with(instance, options),

@@ -37,6 +37,7 @@ from planner.solvers.model_files import models_wanted
 from planner.solvers.outcome import relative_gap
 from planner.solvers.search_deadline import Deadline
 from planner.solvers.signals import ENDED, Cause, finishing
+from planner.units import money, rounded
 from planner.version import __version__
 
 SECOND_PROOF_SECONDS = 10.0  # that each second proof may take over what HiGHS has proven
@@ -249,8 +250,7 @@ def _fabrics_and_placement(
             # By the schedule, and where a stage has several racks at the site.
             sends_meet_rings=metrics.sends_beside_rings > 0 and len(order[0]) > 1,
         )
-        free = domain_racks(own.racks, own.domain_racks)
-        min_split += lower_bound_split(free, block.rack_stages, len(order[0]))
+        min_split += lower_bound_split(domain_racks(own.racks, own.domain_racks), block.rack_stages, len(order[0]))
         sites[site] = SitePlacement(assignment=site_traffic.assignment(order, own))
         crossings.append(crossing)
     groups, split = block.rack_stages * len(sites), sum(crossing.groups_split for crossing in crossings)
@@ -335,7 +335,9 @@ def unanswered(instance: Instance, options: Options, reason: str, stopped: Cause
 
 def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Write a joint plan without decisions: proven to be infeasible, or the search ended before it had a plan."""
-    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
+    low = rounded(solution.lower_bound or 0.0, 4, up=False)
+    least = f"; none is below {money(low) if instance.objective.in_dollars else f'{low:,.6g} days'}" * (low > 0)
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found{least}"
     proven = solution.status == "infeasible" and instance.objective.minimize == "days_to_train"
     return Plan(
         **solved_with(instance, options),

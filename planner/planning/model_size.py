@@ -92,17 +92,12 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Progress, clock: 
     for _ in range(24):  # four to eight plans are usual
         try:
             last = bracket.move(flop, solve_days, instance, progress)
-        except InputError:  # no shape of the family is as small
-            if bracket.refused is None:
-                raise
-            break
-        except UnansweredError:
-            if bracket.plan is None:
+        except (InputError, UnansweredError) as error:  # no shape of the family is as small, or a back end failed
+            if (bracket.refused if isinstance(error, InputError) else bracket.plan) is None:
                 raise
             break
         if (layout := last.layout) is not None:  # all of its GPUs, idle ones too, at their peak
-            peak = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second
-            ideal = peak * until
+            ideal = (layout.gpus_used + layout.gpus_idle) * machine_of(last.instance).peak_flop_per_second * until
         if bracket.closed or clock.passed:
             break
         flop = min(bracket.next(flop), ideal)

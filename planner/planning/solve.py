@@ -391,13 +391,14 @@ class NearLayouts:
     """A solve's layouts near the fastest: the best plan of each kind within a share of the fewest days, in order.
 
     A kind is tensor, context, expert and pipeline parallelism. `proven`: no other kind has a plan within the share, and
-    none of these a faster one; `within`: the share; `fewest_days`: of the first.
+    none of these a faster one; `within`: the share; `fewest_days`: of the first; `conflict`: why there is no plan.
     """
 
     plans: tuple[Plan, ...]
     within: float
     fewest_days: float | None
     proven: bool
+    conflict: Conflict | None = None
 
 
 def near_layouts(instance: Instance, options: Options, progress: Progress, *, within: float = 0.02) -> NearLayouts:
@@ -411,8 +412,11 @@ def near_layouts(instance: Instance, options: Options, progress: Progress, *, wi
             return NearLayouts((), within, None, proven=False)
         solving = Solving(options=options, deadline=deadline, progress=progress)
         best = solve_joint(instance, solving)
-        if best.plan is None:
-            return NearLayouts((), within, None, proven=best.stopped == "proved")
+        why = too_late(instance, best, solving)
+        if best.plan is None or why is not None:
+            none = best.status == "infeasible" or (why is not None and bool(why.rules))
+            why = conflict_of(instance, solving.left) if none and why is None else why
+            return NearLayouts((), within, None, proven=none, conflict=why)
         start(progress, "other layouts")
         world, rival = solving.world(instance), best.plan.seconds * (1 + within)
         goal = FastestOfEachKind(world=world, rival=rival, most_shapes=400)  # the others remain unproven

@@ -91,6 +91,9 @@ def curve_claims(curve: Curve) -> Iterator[str]:
         yield straight if high <= low * (1 + CONSTANT_PRODUCT) else bent
     if curve.epsilon is None:
         yield "Of other plans nothing is proven."
+    elif len(points) == 1 and curve.least_usd is not None and points[0].bound_days is not None:
+        least = amount(rounded(points[0].bound_days, 4, up=False))
+        yield f"No plan within the limits trains in less than {least} days (proven); cheaper plans are left open."
     else:
         yield f"For every plan{_curve_box(curve)} a row is within {_share(curve.epsilon)} in money and days (proven)."
     if curve.none_below_usd is not None:

@@ -378,8 +378,7 @@ def fabric(plan: Plan, section: plan_sections.FabricPlan) -> Iterator[Statement]
     for site, fabric in by_site:
         family = "" if fabric.family == "rail" else f" ({fabric.family})"
         tiers = ", ".join(tier_words(own, fabric, plan.instance) for own in fabric.tiers)
-        words = f"{family}: {tiers}; {money(fabric.cost_usd)}"
-        alike.setdefault(words, []).append(site)
+        alike.setdefault(f"{family}: {tiers}; {money(fabric.cost_usd)}", []).append(site)
     for index, (words, names) in enumerate(alike.items()):
         text = f"{', '.join(names)}{words}{' each' * (len(names) > 1)}"
         yield Statement("choice", "fabric", text, index < NAMED_FABRICS)

@@ -12,7 +12,8 @@ from planner.units import amount, money, power, short
 def explanation_text(e: Explanation) -> str:
     """Write an explanation as one screen of text; one that has grown has more lines at its end."""
     best = f"{amount(e.best_days)} days" if e.best_days is not None else money(e.best_usd) if e.best_usd else ""
-    against = f"; all below is set against the best plan's {best}" if best else ""
+    own = f"the best plan's {best}" if e.status == "optimal" else f"the plan's {best}, not proven the best"
+    against = f"; all below is set against {own}" if best else ""
     lines = [*disagreement(e.violations), f"{e.name}: {e.status}{against}"]
     if e.conflict is not None:
         lines += [f"  No plan: {e.conflict.reason}."]

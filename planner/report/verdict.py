@@ -94,7 +94,7 @@ def _sureness(plan: Plan) -> str:
         if objective.bound is None:
             return f"{where}; no bound is proven."
         return f"{where}; no plan of its capital trains in less than {days(objective.bound)} days."
-    if objective.bound is None:
+    if not objective.bound:
         return "No bound is proven."
     gap = objective.gap or 0.0
     exact, size = gap <= PROVEN, percent(gap) if gap >= 1e-3 else "under 0.1 %"
@@ -327,8 +327,7 @@ def implausible_inputs(plan: Plan) -> Iterator[Statement]:
     if len(found) > 1:
         others = f"{counted(len(found) - 1, 'more figure')} implausible (--verbose)"
         yield Statement("warning", "verdict", f"{found[0].partition(':')[0]}; {others}.", True, short=True)
-    for text in found:
-        yield Statement("warning", "verdict", f"{text}.", len(found) == 1)
+    yield from (Statement("warning", "verdict", f"{text}.", len(found) == 1) for text in found)
 
 
 def cautions(plan: Plan) -> Iterator[Statement]:
@@ -375,8 +374,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         for reason in reasons:
             yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.", len(reasons) == 1)
     if unsourced := list(without_source(plan.instance, "")):
-        text = f"No source is given for the figures of {few(unsourced, 4)}."
-        yield Statement("warning", "money", text, True)
+        yield Statement("warning", "money", f"No source is given for the figures of {few(unsourced, 4)}.", True)
 
 
 def without_source(value: object, where: str) -> Iterator[str]:

@@ -116,16 +116,13 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
         index=index,
         key=key,
         point=point,
-        status=plan.status,
-        stopped=plan.stopped,
-        verified=plan.verified,
         objective=RowObjective.model_validate(plan.objective.model_dump(include=set(RowObjective.model_fields))),
         reason=plan.conflict.reason if plan.conflict else None,
         rules=plan.conflict.rules if plan.conflict else (),
         extrapolated=tuple(step_prediction.extrapolations(plan.instance, plan.layout).values()) if plan.layout else (),
         plan=digest(plan),
-        curve=plan.curve,
         seconds=seconds,
+        **{name: getattr(plan, name) for name in ("status", "stopped", "verified", "curve")},
     )
 
 

@@ -17,12 +17,13 @@ from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import SECONDS_PER_DAY, free_conditions, machine_of
 from planner.plan.certificate import LayoutChoices
 from planner.simulation.simulated_slowdown import transport_slowdown_of
-from planner.units import words
+from planner.units import counted, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
+TREND = 3  # points trained in time, from which on a fall is one and no accident
 
 
 class LimitLayout(LayoutChoices):
@@ -99,14 +100,13 @@ def limit_point(
 
 def fall(points: Sequence[LimitPoint]) -> float | None:
     """Return the training FLOP from which GPU utilisation stays under 80 % of its best, log-interpolated, or None."""
-    use = [point.utilisation or 0.0 for point in points]
-    line = FALL * max(use, default=0.0)
-    above = [i for i, share in enumerate(use) if share >= line]
-    if not above or above[-1] == len(points) - 1:
+    trained = [(point.flop, point.utilisation) for point in points if point.utilisation is not None]
+    line = FALL * max((use for _, use in trained), default=0.0)
+    last = max((i for i, (_, use) in enumerate(trained) if use >= line), default=0)
+    if len(trained) < TREND or last == len(trained) - 1:
         return None
-    before, after = points[above[-1]], points[above[-1] + 1]
-    share = (use[above[-1]] - line) / max(use[above[-1]] - use[above[-1] + 1], 1e-300)
-    return float(before.flop * (after.flop / before.flop) ** share)
+    (before, more), (after, less) = trained[last : last + 2]
+    return float(before * (after / before) ** ((more - line) / (more - less)))
 
 
 def wall(points: Sequence[LimitPoint]) -> tuple[float, float] | None:
@@ -138,12 +138,14 @@ def utilisation_table(points: Sequence[LimitPoint], days: float) -> Iterator[str
         proof = "" if point.status == "optimal" else "; not proven"
         text = f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
         yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {text}"
-    best = max((point.utilisation or 0.0 for point in points), default=0.0)
+    trained = [point.utilisation for point in points if point.utilisation is not None]
     drop, ends = fall(points), wall(points)
-    where = f"from {drop:.1e} FLOP on" if drop else "nowhere in this range"
-    yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it {where}"
-    last = ends and f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
-    yield f"{days:g} days: {last or 'no end is proven in this range'}"
+    where = f"under {100 * FALL:.0f} % of it " + (f"from about {drop:.1e} FLOP on" if drop else "at no point in time")
+    where = where if len(trained) >= TREND else f"{counted(len(trained), 'point')} in time, too few to show a fall"
+    yield f"best use {100 * max(trained):.1f} %; {where}" if trained else "no point has a layout in time"
+    last = ends and f"a layout is in time at {ends[0]:.1e} FLOP; none is at {ends[1]:.1e} or a point above it, proven"
+    none = all(point.status == "infeasible" for point in points)
+    yield f"{days:g} days: {last or ('no point is in time, proven' if none else 'no end is proven in this range')}"
 
 
 def draw_utilisation(points: Sequence[LimitPoint], days: float, figure: "Figure") -> None:

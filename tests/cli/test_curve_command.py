@@ -73,9 +73,11 @@ NONE: dict[str, Any] = {"points": (), "epsilon": None}
 @each(("changes", "status", "text"), [
     ({}, Exit.DONE, "a row is within 9.9 %"),
     ({"epsilon": 0.03, "most_usd": None}, Exit.DONE, "For every plan in less than 800 days a row is within 3 %"),
-    ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "ended by its limit before 3 % was proven.\n"),
+    ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "by its limit before 3 % was proven.\n"),
     ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
-    ({"epsilon": 0.02, "stopped": "limit"}, Exit.DONE, "within 2 %"),
+    ({"epsilon": 0.02, "least_usd": 1e9, "stopped": "limit"}, Exit.LIMIT, "by its limit before 3 % was proven.\n"),
+    ({"epsilon": 0.02, "least_usd": 1e9, "stopped": "limit", "points": POINTS[:1]}, Exit.LIMIT,
+        "No plan within the limits trains in less than 38 days (proven); cheaper plans are left open.\nThe search"),
     ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
     ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
     (NONE, Exit.INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
@@ -89,7 +91,7 @@ def test_exit_statuses(changes, status, text, monkeypatch, tmp_path):
     assert done.returncode == status
     assert text in done.stdout and (tmp_path / "a.svg").exists()
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(changes.get("points", POINTS))
-    so_far = "points" not in changes and changes.get("stopped", "proved") != "proved"
+    so_far = bool(changes.get("points", POINTS)) and changes.get("stopped", "proved") != "proved"
     assert ("so far, of which none beats" in done.stdout) == so_far
 
 

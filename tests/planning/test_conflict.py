@@ -59,6 +59,15 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
     plan, found = solved(i), solve_joint(i, Solving())
     assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
     assert found.status == "infeasible" and set(found.counts) <= {"strategies", "pipelines", "sites MILPs"}  # no search
+    if how:  # once will do, as it takes seconds
+        return
+    small = toy(5, **how).replaced(hardware__accelerator__hbm_bytes=1.0, limits__memory_reserve_fraction=0.0)
+    plan = solved(small)
+    size, unit = re.findall(r"needs a GPU of (\S+) (MB|GB) or more, .* more than it has", plan.conflict.reason)[0]
+    least = float(size) * {"MB": 1e6, "GB": 1e9}[unit]
+    assert rules(plan) == ("memory",) and least > 1e3
+    assert rules(solved(small.replaced(hardware__accelerator__hbm_bytes=least / 1.01))) == ("memory",)
+    assert rules(solved(small.replaced(hardware__accelerator__hbm_bytes=least * 1.1))) != ("memory",)
 
 
 @pytest.mark.slow
@@ -157,8 +166,14 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         plan = solved(late)
         assert plan.status == "infeasible" and rules(plan) == named
         assert not planner.check(plan)
-        amounts = re.findall(r"costs \$[\d.]+[KMB]?, and none less than \$[\d.]+", plan.conflict.reason)
+        amounts = re.findall(r"costs \$[\d.]+[KMB]?, and none less", plan.conflict.reason)
         assert len(amounts) == (late is both), plan.conflict.reason
+        # The days are those of the budget, which is said; other limits that they hold for are named.
+        assert plan.conflict.reason.startswith(
+            f"no plan within the budget of {money(less.limits.budget_usd)} trains in "
+        )
+        assert ("no budget meets that deadline" in plan.conflict.reason) == (late is alone)
+        assert "(with limits.max_batch_tokens" in plan.conflict.reason
 
 
 @each(("left", "fewer"), [(0.5, "it pays no rack"), (1.5, "1 rack or fewer may do")])

@@ -249,6 +249,14 @@ def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
     assert "of the curve" in summary(plan, 120)
 
 
+def test_a_deadline_that_the_fastest_plan_misses_leaves_no_curve() -> None:
+    """A plan that is late is no point of it: where it is proven the fastest, the answer is that there is none."""
+    fastest = solve_joint(in_days_of_training(asked(4)), Solving())
+    assert fastest.days is not None
+    found = frontier_of(asked(4).replaced(limits__deadline_days=fastest.days * 0.99), OPTIONS, str)
+    assert (found.curve.points, found.curve.stopped, found.plans) == ((), "proved", ())
+
+
 def test_kinds_of_layout_are_those_of_the_fewest_days() -> None:
     """Asked of a question for the curve, they are of its fastest plan; a curve itself is not explained."""
     i = asked(4)

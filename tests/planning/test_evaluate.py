@@ -251,3 +251,6 @@ def test_the_command_lists_and_writes(tmp_path: Path) -> None:
     assert data["proven"] and data["layouts"][0]["share_slower"] == pytest.approx(0, abs=1e-9)
     assert sum(data["layouts"][0]["breakdown_seconds"].values()) == pytest.approx(data["layouts"][0]["step_seconds"])
     assert run_here("layouts", "cluster-1k", "--time-limit", "0.01", "-q").returncode == 4
+    late = run_here("layouts", "one-rack", "--set", "limits.deadline_days=1", "-q")
+    assert late.returncode == 3 and "one-rack: no plan: no plan trains in less than 6.4" in late.stdout
+    assert late.stdout.endswith("Rule in conflict (layout): limits.deadline_days.\n")

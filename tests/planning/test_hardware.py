@@ -121,7 +121,9 @@ def test_where_there_is_no_plan_each_gpu_has_its_reason() -> None:
     assert plan.status == "infeasible" and not planner.check(plan)
     late = planner.solve(asked(OTHERS[0], limits={**SMALL["limits"], "deadline_days": 0.1}))
     for gpu in ("H100", "H200"):
-        assert re.search(rf"on {gpu} no plan trains in less than [\d.]+ days > 0.1", late.conflict.reason)
+        assert re.search(
+            rf"on {gpu} no plan within the budget of .2.20M trains in less than [\d.]+ days > 0.1", late.conflict.reason
+        )
     assert late.status == "infeasible" and late.conflict.rules == ("limits.deadline_days",) and not planner.check(late)
 
 

@@ -15,7 +15,7 @@ from planner.instance.catalogue_entries import catalogue
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 from planner.sweeps.axes import changed, read_changes
-from planner.sweeps.utilisation import LimitPoint, fall, wall
+from planner.sweeps.utilisation import LimitPoint, fall, utilisation_table, wall
 
 pytestmark = pytest.mark.slow
 
@@ -172,9 +172,20 @@ def made(*use: float | None) -> list[LimitPoint]:
 def test_fall_and_wall_are_read_off_the_points() -> None:
     """The fall is where the line crosses 80 % of the best, the wall between the last point in time and the next."""
     assert fall(made(0.5, 0.5, 0.3, 0.1)) == pytest.approx(10**25.5)
-    assert fall(made(0.5, 0.45)) is None
+    assert all(fall(made(*use)) is None for use in ((0.5, 0.45, 0.44), (0.5, 0.1), (0.5, 0.5, 0.4, None)))
     assert wall(made(0.5, 0.1, None, None)) == (1e25, 1e26)
     assert wall(made(0.5, 0.1)) is None
+
+
+@pytest.mark.parametrize(("use", "fell", "ended"), [
+    ((0.5, None), "best use 50.0 %; 1 point in time, too few to show a fall",
+        "90 days: a layout is in time at 1.0e+24 FLOP; none is at 1.0e+25 or a point above it, proven"),
+    ((0.5, 0.5, 0.3, 0.1), "best use 50.0 %; under 80 % of it from about 3.2e+25 FLOP on",
+        "90 days: no end is proven in this range"),
+    ((None, None), "no point has a layout in time", "90 days: no point is in time, proven"),
+])  # fmt: skip
+def test_points_claim_no_more_than_they_show(use: tuple[float | None, ...], fell: str, ended: str) -> None:
+    assert list(utilisation_table(made(*use), 90))[-2:] == [fell, ended]
 
 
 def test_the_command_starts_a_process_for_each_core_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

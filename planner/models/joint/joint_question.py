@@ -167,8 +167,7 @@ def open_sites(world: World, column: Column) -> range:
     """Return the numbers of sites over which a joint question may divide the blocks of a column."""
     first = 1 if world.sites is None else world.sites.min_open
     last = min(world.max_open, column.block.blocks(column.d))
-    fewest = (k for k in range(first, last + 1) if largest_parts(column, k))
-    return range(next(fewest, last + 1), last + 1)
+    return range(next((k for k in range(first, last + 1) if largest_parts(column, k)), last + 1), last + 1)
 
 
 def spared(world: World, column: Column) -> list[Column]:

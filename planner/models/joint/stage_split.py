@@ -149,8 +149,7 @@ class Stages:
     def least_sizes(self) -> Ints:
         """Fewest layers of each stage: one a chunk, and on the first stage all front layers in its first chunk."""
         c = self.column
-        first = np.arange(c.p) == 0
-        return np.where(first, step_prediction.least_first_stage(self.pipeline, c.v), c.v)
+        return np.where(np.arange(c.p) == 0, step_prediction.least_first_stage(self.pipeline, c.v), c.v)
 
     @cached_property
     def recomputed(self) -> Ints:
@@ -528,8 +527,7 @@ def _holds(x: Patterns, allowed: Flags, high: float) -> bool:
     without, reached = 1, 0  # sums without a recomputed layer, and with one
     for row in allowed & (x.seconds <= high):
         plain, full = np.unique(x.table[row & ~repeats, 0]).tolist(), np.unique(x.table[row & repeats, 0]).tolist()
-        either = sorted({*plain, *full})
-        reached = _shifted(reached, either) | _shifted(without, full)
+        reached = _shifted(reached, sorted({*plain, *full})) | _shifted(without, full)
         without, reached = _shifted(without, plain) & whole, reached & whole
     return bool((reached | (0 if some else without)) >> total & 1)
 

@@ -69,8 +69,7 @@ RACKS_ALONE = MinPrices(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=
 
 def floor_of(world: World) -> MinPrices:
     """Read the least prices of a capital floor from a joint question's sites and fabrics."""
-    network = world.problem.instance.network
-    each = min_fabric(network).usd
+    each = min_fabric(world.problem.instance.network).usd
     sites = world.sites
     if sites is None:
         return MinPrices(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)
@@ -122,8 +121,7 @@ class CapitalFloor(MinPrices):
         """Return the capital floor in USD of racks with `rails` GPUs of each cabled, at some or any number of sites."""
         racks, at = np.asarray(racks), self.world.sites
         if sites is None:
-            every = range(self.min_sites, self.world.max_open + 1)
-            least = np.minimum.reduce([self.usd(racks, 0, k) for k in every])
+            least = np.minimum.reduce([self.usd(racks, 0, k) for k in range(self.min_sites, self.world.max_open + 1)])
             return np.asarray(least + racks * np.asarray(rails) * self.rail_usd, dtype=np.float64)
         if at is None:
             return np.asarray(super().usd(racks, rails, sites), dtype=np.float64)

@@ -167,13 +167,8 @@ class FewestDays(Goal):
         """Note a column's least time on a free network; while no plan of fewest days is known price the first."""
         # Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
         self.guess = min(self.guess, seconds)
-        kind = id(column.strategy), column.p, column.v
-        if (
-            self.incumbent is None
-            and math.isfinite(seconds)
-            and len(self.early) < self.most_early
-            and kind not in self.early
-        ):
+        kind, first = (id(column.strategy), column.p, column.v), self.incumbent is None
+        if first and math.isfinite(seconds) and len(self.early) < self.most_early and kind not in self.early:
             self.early.add(kind)
             first_plans.descend(self, column, first=True)
 
@@ -258,10 +253,8 @@ def described(plan: JointPlan) -> str:
     """Return a plan's layout and blocks by site in one line, for the progress of the fewest-days search."""
     c = plan.column
     tensor, context, _ = c.strategy.shape.degrees
-    return (
-        f"TP {tensor} x CP {context} x PP {c.p}, v {c.v}, {c.d} replicas, "
-        f"{c.m} micro-batches, blocks {'+'.join(map(str, plan.shape.blocks))}"
-    )
+    blocks = "+".join(map(str, plan.shape.blocks))
+    return f"TP {tensor} x CP {context} x PP {c.p}, v {c.v}, {c.d} replicas, {c.m} micro-batches, blocks {blocks}"
 
 
 Kind = tuple[int, int, int, int]  # tensor, context, expert and pipeline parallelism

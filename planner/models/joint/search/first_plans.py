@@ -180,14 +180,8 @@ def _choices(s: Strategy) -> tuple[Any, ...]:
     """List a strategy's choices, of which a climb to first plans changes one a step; TP, CP and batch are one."""
     x = s.shape
     tensor, context, expert = x.degrees
-    return (
-        (tensor, x.tensor_inner, context, x.micro_batch),
-        expert,
-        (x.recompute, s.recomputes),
-        x.sequence_parallel,
-        s.order,
-        s.packed,
-    )
+    degrees = tensor, x.tensor_inner, context, x.micro_batch
+    return degrees, expert, (x.recompute, s.recomputes), x.sequence_parallel, s.order, s.packed
 
 
 def rescaled(column: Column, share: float) -> Column:

@@ -169,8 +169,7 @@ class ShapeProblem:
             return math.inf
         if calendar is None:
             return 1.0
-        spares = self.standing.spares
-        job, known = calendar.ways(c.d, c.replica_gpus, spares, shares_state=c.zero > 0, lanes=c.lanes)
+        job, known = calendar.ways(c.d, c.replica_gpus, self.standing.spares, shares_state=c.zero > 0, lanes=c.lanes)
         least = min((float(stretch) for stretch, _ in stretches(job, self.standing, known)), default=math.inf)
         return max(self.free_stretch, least)
 

@@ -108,8 +108,7 @@ class Sites:
     def rtts_ms(self) -> list[float]:
         """List the round trips in ms of all pairs of candidates of the site choice, the shortest first."""
         limit = self.data.grid.rules.max_rtt_ms
-        found = sorted({self.data.rtt_ms(p) for p in self.data.joinable})
-        return [x for x in found if limit is None or x <= limit]
+        return [x for x in sorted({self.data.rtt_ms(p) for p in self.data.joinable}) if limit is None or x <= limit]
 
     def min_routes_km(self, sites: int, rtt_ms: float = math.inf, racks: tuple[int, ...] = ()) -> float:
         """Bound from below a site choice's km of routes between all pairs of `sites` sites, all within a round trip.

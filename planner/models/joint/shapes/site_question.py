@@ -102,10 +102,5 @@ class SitesExtent:
     def covers(self, other: "SitesExtent") -> bool:
         """Return whether an answer on a site question of this extent bounds one of the other."""
         # There are no fewer racks and wavelengths, and no longer round trip there.
-        return (
-            self.sites == other.sites
-            and self.racks <= other.racks
-            and self.largest <= other.largest
-            and self.rtt_ms >= other.rtt_ms
-            and self.wavelengths <= other.wavelengths
-        )
+        fewer = self.racks <= other.racks and self.largest <= other.largest and self.wavelengths <= other.wavelengths
+        return fewer and self.sites == other.sites and self.rtt_ms >= other.rtt_ms
