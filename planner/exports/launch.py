@@ -4,6 +4,7 @@ import json
 import math
 import operator
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -32,6 +33,7 @@ STACKS = {
     "torchtitan": "torchtitan",
     "deepspeed": "megatron-deepspeed",
 }
+UNSAID = "Counted on by the plan and not said here, yours to set"
 FORMS = {"megatron": "sh", "nemo": "yaml", "torchtitan": "toml", "deepspeed": "json"}  # endings of their files
 RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 # Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
@@ -49,11 +51,6 @@ class LaunchRun:
     layout: LayoutPlan
     rack_gpus: int
     software: Software
-
-    @property
-    def modules(self) -> tuple[RecomputeModule, ...]:
-        """Modules that the launch files of a run have selective recompute run again."""
-        return self.software.recompute_modules
 
     @property
     def gpus(self) -> int:
@@ -130,7 +127,8 @@ def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
 def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     """Return the choices by which the nearest layout that a framework can launch differs; none where it is the plan's.
 
-    More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds.
+    More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds; less
+    is sharded by ZeRO only under DeepSpeed's pipelines.
     """
     layout, counts, changes = run.layout, run.layout.recomputed_layers_per_stage, dict[str, Any]()
     megatron, virtual = framework in ("megatron", "nemo"), layout.virtual_stages
@@ -138,15 +136,19 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         changes["tensor_parallel_inner"] = 1
     if layout.schedule != "1f1b":
         changes["schedule"] = "1f1b"
-    if RULES[framework].whole_rounds and virtual > 1 and layout.microbatches_per_step % layout.pipeline_parallel:
+    rounds = RULES[framework].whole_rounds and layout.microbatches_per_step % layout.pipeline_parallel
+    if virtual > 1 and (rounds or "virtual_stages" not in CHOICES[framework]):
         changes["virtual_stages"] = virtual = 1
+    if layout.zero_stage not in (zeros := zero_stages(framework, layout.pipeline_parallel)):
+        changes["zero_stage"] = min(zeros, key=lambda stage: (abs(stage - layout.zero_stage), -stage))
     divides = framework == "torchtitan" or (megatron and run.model.experts is not None)
     if divides and layout.tensor_parallel > 1 and not layout.sequence_parallel:
         changes["sequence_parallel"] = True
     layers = layout.layers_per_stage
     if framework == "deepspeed" and len(set(layers)) > 1 and sum(layers) % len(layers) == 0:
         changes["layers_per_stage"] = layers = (sum(layers) // len(layers),) * len(layers)
-    scores_alone = framework == "deepspeed" or (framework == "torchtitan" and run.modules != CORE_ATTENTION)
+    modules = run.software.recompute_modules
+    scores_alone = framework == "deepspeed" or (framework == "torchtitan" and modules != CORE_ATTENTION)
     if layout.recompute == "selective" and scores_alone:
         changes["recompute"] = "full"
     if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
@@ -157,6 +159,33 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
     return changes
+
+
+def zero_stages(framework: str, stages: int) -> tuple[int, ...]:
+    """Return the ZeRO stages that a framework can launch with a number of pipeline stages."""
+    return {"torchtitan": (0, 2, 3), "deepspeed": (0, 1) if stages > 1 else (0, 1, 2, 3)}.get(framework, (0, 1, 2, 3))
+
+
+def unsaid(run: LaunchRun, framework: str) -> list[str]:
+    """Return what a plan counts on and a framework's launch file does not say, and how it is set where that is known.
+
+    Megatron's script says all. The switches that others have in their recipes or code are named by their keys here.
+    """
+    layout, software, compute, overlapped = run.layout, run.software, run.precision.compute, _overlapped(run)
+    bridge, deepspeed, routed = framework == "nemo", framework == "deepspeed", layout.expert_parallel > 1
+    tensor = "comm_overlap.tp_comm_overlap" if bridge else "parallelism.enable_async_tensor_parallel"
+    sequence = "--sequence-parallel of Megatron-DeepSpeed, under CUDA_DEVICE_MAX_CONNECTIONS=1"
+    counted = {
+        f"products in {compute}": compute not in (("bf16", "fp16", "fp32") if deepspeed else ("bf16",)),
+        "gradients of 2 bytes": run.precision.gradient_bytes <= 2,
+        f"sequence parallelism ({sequence})": deepspeed and layout.sequence_parallel and layout.tensor_parallel > 1,
+        f"overlap of tensor ({tensor})": not deepspeed and overlapped["tensor"] and software.tensor_overlap > 0,
+        "overlap of experts (comm_overlap.overlap_moe_expert_parallel_comm)": bridge and overlapped["experts"],
+        f"CUDA graphs ({software.cuda_graphs})": software.cuda_graphs != "none",
+        f"dispatcher {software.dispatcher}": routed and software.dispatcher != "all_to_all",
+        "one kernel of all experts": routed and software.fused_experts,
+    }
+    return [what for what, counts in counted.items() if counts and framework != "megatron"]
 
 
 def connections(run: LaunchRun) -> int:
@@ -209,6 +238,22 @@ def _model(run: LaunchRun) -> Flags:
     return flags
 
 
+def _overlapped(run: LaunchRun) -> dict[Overlap, bool]:
+    """Return which exchanges overlap compute in a run as its layout allows; sends and context follow other rules."""
+    layout, overlaps = run.layout, run.software.overlaps
+    shape, moe_repeated = (
+        strategy_of(layout).shape,
+        layout.recompute == "selective" and "moe" in run.software.recompute_modules,
+    )
+    possible: dict[Overlap, bool] = {
+        "gradients": True,
+        "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
+        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
+        "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
+    }
+    return {what: able and what in overlaps for what, able in possible.items()}
+
+
 def loss_implementation(software: Software) -> str:
     """Return Megatron's fused-loss flag that keeps no more of a logit than the plan counts: native where it may."""
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
@@ -233,16 +278,11 @@ def _parallel(run: LaunchRun) -> Flags:
         "use-distributed-optimizer": layout.zero_stage > 0,
     }
     # What the software overlaps and fuses.
-    software, overlaps = run.software, set(run.software.overlaps)
-    shape, moe_repeated = strategy_of(layout).shape, layout.recompute == "selective" and "moe" in run.modules
-    possible: dict[Overlap, bool] = {
-        "gradients": True,
-        "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
-        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
-        "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
-    }
-    flags |= {OVERLAP_FLAGS[what]: able and what in overlaps for what, able in possible.items()}
-    flags["no-overlap-p2p-communication"] = "sends" not in overlaps and layout.virtual_stages > 1
+    software = run.software
+    flags |= {OVERLAP_FLAGS[what]: does for what, does in _overlapped(run).items()}
+    flags["no-overlap-p2p-communication"] = "sends" not in software.overlaps and layout.virtual_stages > 1
+    gathered = layout.context_parallel > 1 and "context" not in software.overlaps
+    flags["cp-comm-type"] = "all_gather" if gathered else None  # the default, p2p, overlaps
     if routed:
         flags["moe-token-dispatcher-type"] = "alltoall" if software.dispatcher == "all_to_all" else "flex"
         flags["moe-enable-deepep"] = software.dispatcher == "deep_ep"
@@ -267,7 +307,7 @@ def _parallel(run: LaunchRun) -> Flags:
 def _training(run: LaunchRun) -> Flags:
     compute, wide = run.precision.compute, run.precision.gradient_bytes > 2
     flags: Flags = {"micro-batch-size": run.layout.microbatch_sequences, "global-batch-size": run.global_batch}
-    plain = run.layout.recompute == "selective" and run.modules == CORE_ATTENTION
+    plain = run.layout.recompute == "selective" and run.software.recompute_modules == CORE_ATTENTION
     flags |= {"recompute-activations": True} if plain else _recompute(run)
     if run.software.flash_attention:  # whose masks are not counted; the defaults are 0.1
         flags |= {"attention-dropout": 0, "hidden-dropout": 0}
@@ -283,7 +323,7 @@ def _recompute(run: LaunchRun) -> Flags:
     if run.layout.recompute == "none":
         return {}
     if run.layout.recompute == "selective":
-        modules = None if run.modules == CORE_ATTENTION else run.modules
+        modules = None if run.software.recompute_modules == CORE_ATTENTION else run.software.recompute_modules
         return {"recompute-granularity": "selective", "recompute-modules": modules}
     counts, layers = run.layout.recomputed_layers_per_stage, run.layout.layers_per_stage
     whole = not counts or counts == layers
@@ -296,10 +336,8 @@ def _recompute(run: LaunchRun) -> Flags:
 
 
 def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: a choice has none."""
+    """Return torchtitan's tables of the layout (torchtitan/config/job_config.py)."""
     layout, replicas = run.layout, run.layout.data_parallel
-    if layout.zero_stage == 1:
-        raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     pipelined = layout.pipeline_parallel > 1
     selective = {"selective_ac_option": "op"} if layout.recompute == "selective" else {}
     # A pipeline cuts the local batch into micro-batches; without one gradients are accumulated.
@@ -355,7 +393,9 @@ def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
         model["cross_entropy_fusion_impl"] = loss_implementation(run.software)
     if run.software.fp8_attention:
         model["fp8_dot_product_attention"] = True
-    ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0, "overlap_grad_reduce": True}
+    ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0}
+    overlapped, data = _overlapped(run), ("gradients", "parameters")
+    ddp |= {flag.replace("-", "_"): overlapped[what] for what, flag in OVERLAP_FLAGS.items() if what in data}
     if layout.zero_stage in SHARDING:
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[layout.zero_stage]}
     return {
@@ -369,7 +409,8 @@ def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
     """Return what a run's layout decides, by a framework's keys. InputError: a choice has none; it says what to pin."""
-    layout = run.layout
+    layout, near = run.layout, nearest_choices(run, framework)
+    nearest = {f"layout.{key}": "leave out --exact to take the nearest, or " for key in near}
     degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
     plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
     for key, without in plain.items():
@@ -378,27 +419,33 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
         if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
             pin = "layout.recompute=none" if some else f"layout.{key}={without}"
             problem = f"{framework} cannot be told {list(value) if some else value!r}"
-            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
-    if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
-        problem = f"torchtitan cannot be told {', '.join(run.modules)}"
-        remedy = "plan with --pin layout.recompute=none, or choose another framework"
+            others = " or ".join(name for name in CHOICES if key in CHOICES[name])
+            more = f", or give --for {others}, which can" if others else ""
+            raise InputError(f"layout.{key}: {problem}; {nearest.get(f'layout.{key}', '')}plan with --pin {pin}{more}")
+    modules = run.software.recompute_modules
+    if framework == "torchtitan" and layout.recompute == "selective" and modules != CORE_ATTENTION:
+        problem = f"torchtitan cannot be told {', '.join(modules)}"
+        remedy = f"{nearest['layout.recompute']}plan with --pin layout.recompute=none, or give --for megatron or nemo"
         raise InputError(f"workload.software.recompute_modules: {problem}; {remedy}")
     for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
         path, _, rule = what.partition(": ")
-        remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
+        remedy = f"{nearest.get(path, '')}plan with --set workload.software={STACKS[framework]}"
         raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
+    if layout.zero_stage not in (zeros := zero_stages(framework, layout.pipeline_parallel)):
+        under = " under a pipeline" if len(zeros) == 2 else ""
+        problem = f"{framework} has ZeRO-{', '.join(map(str, zeros))}{under} (is {layout.zero_stage})"
+        remedy = f"{nearest['layout.zero_stage']}plan with --pin layout.zero_stage={near['zero_stage']}"
+        raise InputError(f"layout.zero_stage: {problem}; {remedy}")
     if framework == "megatron":  # flags without their dashes; True: without a value
         return _stated(_parallel(run) | _training(run))
     if framework != "deepspeed":
         return _torchtitan(run) if framework == "torchtitan" else _nemo(run)
-    if layout.pipeline_parallel > 1 and layout.zero_stage > 1:
-        raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {layout.zero_stage}); pin 1")
     return {
         "train_batch_size": run.global_batch,
         "train_micro_batch_size_per_gpu": layout.microbatch_sequences,
         "gradient_accumulation_steps": layout.microbatches_per_step,
         "zero_optimization": {"stage": layout.zero_stage, "overlap_comm": True},
-        ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": True},
+        ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": run.precision.compute != "fp32"},
         "tensor_parallel": {"autotp_size": layout.tensor_parallel},
         "pipeline": {  # its stages are cut evenly
             "stages": layout.pipeline_parallel,
@@ -408,25 +455,30 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
     }
 
 
-def launch_file(run: LaunchRun, framework: str) -> str:
-    """Write a run's file for a framework, for Megatron a script. InputError: the framework cannot be told a choice."""
+def launch_file(run: LaunchRun, framework: str, differs: Sequence[str] = ()) -> str:
+    """Write a run's file for a framework, for Megatron a script; what `differs` from the plan stands in its comments.
+
+    InputError: the framework cannot be told a choice.
+    """
     if run.software.activation_offload:  # else they would stay on the GPU
         key = "workload.software.activation_offload"
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
         raise InputError(f"{key}: {framework} cannot be told {run.software.activation_offload:g}; {remedy}")
-    keys = decided(run, framework)
-    if framework == "deepspeed":
+    keys, notes = decided(run, framework), list(differs)
+    if framework == "deepspeed":  # JSON has no comments
         return json.dumps(keys, indent=2) + "\n"
+    if counted := unsaid(run, framework):
+        notes.append(f"{UNSAID}: {'; '.join(counted)}")
     if framework == "torchtitan":
         lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
-        lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
+        lines += ['# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"', *(f"# {note}" for note in notes)]
         for name, table in keys.items():
             lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
     # Sites and racks of ranks, as far as no flag states them.
-    notes, by_site = list[str](), run.layout.data_parallel_by_site
+    by_site = run.layout.data_parallel_by_site
     if len(by_site) > 1:
-        notes = [f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."]
+        notes.append(f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}.")
     if run.stages_in_racks == "mixed":
         have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
         ranks = "ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."

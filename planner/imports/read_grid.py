@@ -186,7 +186,8 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     nodes = []
     for number, row in live.items():
         area, voltage = f"area-{row.number('BUS_AREA'):g}", f"{row.number('BASE_KV'):g} kV"
-        nodes.append(_node(number, area, places[number], units[number], row.number("PD"), voltage))
+        own = units[number]
+        nodes.append(_node(f"bus-{number}", area, places[number], sum(own), own, voltage, row.number("PD")))
     notes = counted(
         (len(buses) - len(live), "isolated buses left out"),
         (idle, "generators out of service, or dispatchable loads, left out"),
@@ -212,17 +213,12 @@ def _ends(row: CsvRow, start: str, end: str, buses: dict[str, CsvRow]) -> tuple[
     return ends
 
 
-def _node(number: str, area: str, place: Place, units: list[float], load_mw: float, note: str | None) -> PowerNode:
-    return PowerNode(
-        id=f"bus-{number}",
-        balancing_authority=area,
-        latitude=place[0],
-        longitude=place[1],
-        generation_mw=sum(units),
-        load_mw=load_mw,
-        largest_unit_mw=max(units, default=None),
-        note=note,
-    )
+def _node(
+    name: str, area: str, place: Place, mw: float, units: list[float], note: str | None, load_mw: float = 0.0
+) -> PowerNode:
+    """Return a grid's node that can feed `mw` from units, of which the largest may not be known."""
+    at: dict[str, Any] = {"latitude": place[0], "longitude": place[1], "generation_mw": mw, "load_mw": load_mw}
+    return PowerNode(id=name, balancing_authority=area, largest_unit_mw=max(units, default=None), note=note, **at)
 
 
 def _case_draft(nodes: list[PowerNode], branches: list[DraftBranch], **stated: Any) -> Draft:
@@ -254,7 +250,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
         note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
         place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
-        nodes.append(_node(number, area, place, units[number], load_mw, note))
+        nodes.append(_node(f"bus-{number}", area, place, sum(units[number]), units[number], note, load_mw))
     if "branch" in tables:
         tables["branch"].need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
         for row in tables["branch"].rows:
@@ -346,16 +342,8 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
             name += f"-{_slug(first.id)}"
         used.add(name)
         units = [plant.largest_unit_mw for plant in own if plant.largest_unit_mw is not None]
-        node = PowerNode(
-            id=name,
-            balancing_authority=first.authority,
-            latitude=first.latitude,
-            longitude=first.longitude,
-            generation_mw=sum(plant.mw for plant in own),
-            largest_unit_mw=max(units, default=None),
-            note=few([f"{plant.name} {plant.mw:,.0f} MW" for plant in own], 3),
-        )
-        nodes.append(node)
+        where, note = (first.latitude, first.longitude), few([f"{x.name} {x.mw:,.0f} MW" for x in own], 3)
+        nodes.append(_node(name, first.authority, where, sum(plant.mw for plant in own), units, note))
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {_file_names(tables)}",
@@ -439,15 +427,8 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     return Draft(
         source=f"Zones and interfaces {_file_names(tables)}",
         nodes=tuple(
-            PowerNode(
-                id=row.text("zone"),
-                balancing_authority=row.text("planning_group"),
-                latitude=places[zone][0],
-                longitude=places[zone][1],
-                generation_mw=installed.get(zone, 0.0),
-                note=f"zone in {row.text('state')}",
-            )
-            for zone, row in zones.items()
+            _node(zone, row.text("planning_group"), at, installed.get(zone, 0.0), [], f"zone in {row.text('state')}")
+            for (zone, row), at in zip(zones.items(), places.values(), strict=True)
         ),
         plants_known="plants" in tables,
         branches=branches,
