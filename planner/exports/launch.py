@@ -13,8 +13,9 @@ from planner.checks.layout import broken_rules
 from planner.cluster.job import HOST_GPUS
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
-from planner.instance.software import CORE_ATTENTION, RecomputeModule, Software
+from planner.instance.software import CORE_ATTENTION, Software
 from planner.instance.workload import Model, Precision
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes, recomputed_alike, smaller_chunks_first
@@ -36,6 +37,9 @@ STACKS = {
 UNSAID = "Counted on by the plan and not said here, yours to set"
 FORMS = {"megatron": "sh", "nemo": "yaml", "torchtitan": "toml", "deepspeed": "json"}  # endings of their files
 RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
+# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds.
+NEMO_NAMES: dict[str, list[str]] = catalogue("framework_keys")["nemo"]["names"]
+NEMO_FLAGS: dict[str, list[str]] = catalogue("framework_keys")["nemo"]["overrides"]
 # Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
 Flags = dict[str, object]
 
@@ -368,43 +372,29 @@ def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
+def nemo_names(flag: str) -> tuple[str, ...]:
+    """Return the keys of NeMo that correspond to a flag of Megatron: its own name in `model` unless it has others."""
+    return tuple(NEMO_NAMES.get(flag, [f"model.{flag.replace('-', '_')}"]))
+
+
 def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer)."""
-    layout = run.layout
-    model: dict[str, Any] = {
-        "seq_length": run.sequence_length,
-        "tensor_model_parallel_size": layout.tensor_parallel,
-        "pipeline_model_parallel_size": layout.pipeline_parallel,
-        "virtual_pipeline_model_parallel_size": layout.virtual_stages if layout.virtual_stages > 1 else None,
-        "context_parallel_size": layout.context_parallel,
-        "expert_model_parallel_size": layout.expert_parallel,
-        **({"expert_tensor_parallel_size": 1} if run.model.experts else {}),  # an expert is whole on its GPU
-        "sequence_parallel": layout.sequence_parallel,
-    }
-    if layout.pipeline_parallel > 1 and not run.is_even:
-        model["pipeline_model_parallel_layout"] = pipeline_layout(run)
-        del model["virtual_pipeline_model_parallel_size"]  # the layout says it
-    for flag, value in _stated(_recompute(run)).items():
-        model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
+    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer): what Megatron's flags say of it."""
+    flags = {"seq-length": run.sequence_length} | _parallel(run) | _training(run) | _recompute(run)
+    flags["expert-model-parallel-size"] = run.layout.expert_parallel
+    flags["cross-entropy-loss-fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
+    model: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {"model": model, "train": {}, "ddp": {}}
+    tables["dataset"] = {"seq_length": run.sequence_length}
+    for flag in NEMO_FLAGS["flags"]:
+        table, _, key = nemo_names(flag)[0].partition(".")
+        if (value := flags.get(flag)) is not None and (value is not False or flag in NEMO_FLAGS["stated"]):
+            tables.setdefault(table, {})[key] = list(value) if isinstance(value, tuple) else value
+    if "pipeline_model_parallel_layout" not in model:  # which says it
+        virtual = run.layout.virtual_stages
+        model["virtual_pipeline_model_parallel_size"] = virtual if virtual > 1 else None
     if not run.software.fused_gradient_sums:
         model["gradient_accumulation_fusion"] = False
-    model["cross_entropy_loss_fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
-    if run.software.fused_loss:
-        model["cross_entropy_fusion_impl"] = loss_implementation(run.software)
-    if run.software.fp8_attention:
-        model["fp8_dot_product_attention"] = True
-    ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0}
-    overlapped, data = _overlapped(run), ("gradients", "parameters")
-    ddp |= {flag.replace("-", "_"): overlapped[what] for what, flag in OVERLAP_FLAGS.items() if what in data}
-    if layout.zero_stage in SHARDING:
-        ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[layout.zero_stage]}
-    return {
-        "model": model,
-        "train": {"micro_batch_size": layout.microbatch_sequences, "global_batch_size": run.global_batch},
-        "ddp": ddp,
-        "dataset": {"seq_length": run.sequence_length},
-        **({"dist": {"use_tp_pp_dp_mapping": True}} if run.stages_in_racks == "pipelines" else {}),
-    }
+    return tables
 
 
 def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
