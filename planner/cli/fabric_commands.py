@@ -80,10 +80,7 @@ ENDINGS = {  # of the file of each format of an export
 }
 FORMATS = tuple(ENDINGS)
 AXES = "cost,time,splits"
-AXES_HELP = (
-    "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
-    "leaf (larger), splits."
-)
+AXES_HELP = "Not beaten in all at once: cost, and any of time (slowdown of sends), power, leaf (larger), splits."
 
 
 @app.command()
@@ -92,9 +89,7 @@ def export(
     form: Annotated[str, f"One of {', '.join(FORMATS)}."],
     target: Annotated[Path, "Write the file here, with the format's ending: of netbox a folder or .zip."],
     site: Annotated[str | None, "The site, where the plan has several."] = None,
-    detail: Annotated[
-        str, "Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
-    ] = "auto",
+    detail: Annotated[str, "Of graphml, dot: switch (a node each), pod (one a tier of a pod), auto by size."] = "auto",
 ) -> None:
     """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
     console.require_choice("--format", form, FORMATS)
@@ -249,9 +244,7 @@ class ExchangeOptions:
     failed_links: Annotated[int, "Cables between switches that are out."] = 0
     hosts: Annotated[int | None, "Hosts to simulate, in a plan GPUs: no more than there are."] = None
     bytes_per_host: Annotated[float | None, "Bytes that one host sends in all."] = None
-    group: Annotated[int | None, "Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16."] = (
-        None
-    )
+    group: Annotated[int | None, "Hosts of a group (of a stage, in p2p): of a plan's placement, else 16."] = None
 
 
 def simulate(

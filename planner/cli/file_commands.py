@@ -165,9 +165,7 @@ def launch(
     framework: Annotated[str | None, f"One of {', '.join(FRAMEWORKS)}; megatron unless given."] = None,
     output: console.InsteadOfStdout = None,
     exact: Annotated[bool, "Refuse what the framework does not run; else the nearest that it runs."] = False,
-    like: Annotated[
-        Path | None, "A recipe or Slurm script of your own: written back with the plan in it, all else kept."
-    ] = None,
+    like: Annotated[Path | None, "Your recipe or Slurm script: written back with the plan in it, rest kept."] = None,
     placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
     """Print a training framework's flags for a plan's layout (-o: to a file): degrees, pipeline, batch, environment."""

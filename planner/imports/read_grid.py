@@ -171,7 +171,7 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
             number = f"{int(row.number(bus, low=1))}"
             if number in places:
                 raise row.wrong(bus, "is given twice", "keep one row")
-            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
+            places[number] = row.place(lat, lon)
     without = [number for number in live if number not in places]
     if without and options.place is not None:
         places |= dict.fromkeys(without, options.place)
@@ -249,8 +249,8 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         area, load_mw = f"area-{row.text('Area')}", row.number("MW Load", low=0)
         voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
         note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
-        place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
-        nodes.append(_node(f"bus-{number}", area, place, sum(units[number]), units[number], note, load_mw))
+        own, place = units[number], row.place("lat", "lng")
+        nodes.append(_node(f"bus-{number}", area, place, sum(own), own, note, load_mw))
     if "branch" in tables:
         tables["branch"].need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
         for row in tables["branch"].rows:
@@ -274,8 +274,7 @@ class Plant(NamedTuple):
     id: str
     name: str
     state: str
-    latitude: float
-    longitude: float
+    place: Place
     mw: float
     largest_unit_mw: float | None
     authority: str
@@ -298,8 +297,7 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
             id=name,
             name=row.text(called),
             state=row.cells[state] if state else "",
-            latitude=row.number(latitude, low=-90, high=90),
-            longitude=row.number(longitude, low=-180, high=180),
+            place=row.place(latitude, longitude),
             mw=row.number(capacity, low=0) if capacity else sum(units[name]),
             largest_unit_mw=max(units[name], default=None),
             authority=row.cells[authority],
@@ -342,8 +340,8 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
             name += f"-{_slug(first.id)}"
         used.add(name)
         units = [plant.largest_unit_mw for plant in own if plant.largest_unit_mw is not None]
-        where, note = (first.latitude, first.longitude), few([f"{x.name} {x.mw:,.0f} MW" for x in own], 3)
-        nodes.append(_node(name, first.authority, where, sum(plant.mw for plant in own), units, note))
+        note = few([f"{plant.name} {plant.mw:,.0f} MW" for plant in own], 3)
+        nodes.append(_node(name, first.authority, first.place, sum(plant.mw for plant in own), units, note))
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {_file_names(tables)}",
@@ -365,7 +363,7 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
     for plant in sorted(plants, key=lambda plant: plant.id):
         by_authority[plant.authority].append(plant)
     for _, own in sorted(by_authority.items()):
-        lat, lon = np.radians([(plant.latitude, plant.longitude) for plant in own]).T
+        lat, lon = np.radians([plant.place for plant in own]).T
         points = np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
         left = np.argsort([-plant.mw for plant in own], kind="stable")
         while left.size:
@@ -386,10 +384,7 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             raise row.wrong("interconnect", problem, "split the group in two")
     if not zones:
         raise InputError(f"{table.file}: has no zones below its header; add rows")
-    places: dict[str, Place] = {
-        zone: (row.number("lat", low=-90, high=90), row.number("lon", low=-180, high=180))
-        for zone, row in zones.items()
-    }
+    places: dict[str, Place] = {zone: row.place("lat", "lon") for zone, row in zones.items()}
     corridors = tables.get("interfaces")
     branches = tuple(_branches(corridors, zones)) if corridors else ()
     shut = len(corridors.rows) - len(branches) if corridors else 0
@@ -405,9 +400,8 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             by_state[row.text("state")].append(zone)
         mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))  # by authority and planning group
         for plant in plants:
-            here = plant.latitude, plant.longitude
             if zones_there := by_state.get(plant.state):
-                nearest = min(zones_there, key=lambda zone: great_circle_km(*here, *places[zone]))
+                nearest = min(zones_there, key=lambda zone: great_circle_km(*plant.place, *places[zone]))
                 installed[nearest] = installed.get(nearest, 0.0) + plant.mw
                 mw[plant.authority][zones[nearest].text("planning_group")] += plant.mw
         notes.append("each plant counts in the nearest zone of its state")
