@@ -32,13 +32,15 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
 
 def topology_of(text: str, path: Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
     """Return a cluster's topology from the text of a file, as `read_topology` does."""
-    if not text.lstrip().startswith("{"):
+    objects = re.search(r"^kind: ", text, re.MULTILINE) is not None  # of Kubernetes
+    if not objects and not text.lstrip().startswith("{"):
         lines = (line.strip() for line in text.split("\n"))
         first = next((line for line in lines if line and not line.startswith("#")), "")
         if path.suffix in {".yaml", ".yml"} or first.startswith(("%YAML", "---", "- ", "-\t", "[")):
             return topologies.read_yaml(text, str(path), name)
         return topologies.read_conf(text, str(path))
-    data, source = parse_json(text, str(path)), str(path)
+    source = str(path)
+    data = kubernetes.manifests(text, source) if objects else parse_json(text, source)
     if "instances" in data:
         return kubernetes.read_topograph(data, source)
     if "items" in data:
