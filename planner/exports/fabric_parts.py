@@ -19,6 +19,7 @@ from planner.cluster.hostlists import PREFIX, width
 from planner.errors import InputError, InternalError
 from planner.files import csv_text, unwritable, write_atomically, write_streamed
 from planner.formats.yaml_text import dump
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_cables, fabric_cost
 from planner.physics.network.cable_lengths import Metres
@@ -225,19 +226,9 @@ STATUS, INTERFACE = "planned", "dcim.interface"
 DEVICE_COLUMNS = "name,role,manufacturer,device_type,site,location,rack,position,face,status"
 CABLE_COLUMNS = "".join(f"side_{side}_{part}," for side in "ab" for part in ("device", "type", "name"))
 CABLE_COLUMNS += "type,status,label,color,length,length_unit"
-# Colours, of NetBox's palette, of a tier and of the cables that go up from it.
-COLOURS = {
-    "gpu": "2196f3", "leaf": "4caf50", "spine": "ff9800", "core": "9c27b0", "super-spine": "795548",
-    "wan-gateway": "f44336",
-}  # fmt: skip
-CAGES = {
-    25: "25gbase-x-sfp28", 50: "50gbase-x-sfp56", 100: "100gbase-x-qsfp28", 200: "200gbase-x-qsfp56",
-    400: "400gbase-x-osfp", 800: "800gbase-x-osfp", 1600: "1.6tbase-x-osfp1600",
-}  # fmt: skip
-# What NetBox calls a medium, by the first pattern in its name.
-CABLE_TYPES = {
-    r"dac|copper": "dac-passive", r"aec|acc": "dac-active", r"aoc": "aoc", r"[sv]r\d": "mmf", r"[dflz]r\d": "smf",
-}  # fmt: skip
+# A tier's colour and that of the cables that go up from it, cages by Gb/s, and types of cables by patterns of media.
+COLOURS, CABLE_TYPES = (catalogue("netbox")["netbox"][name] for name in ("colours", "cable_types"))
+CAGES = {int(gbps): cage for gbps, cage in catalogue("netbox")["netbox"]["cages"].items()}
 
 Row = tuple[str | int | float, ...]
 

@@ -28,14 +28,9 @@ SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
 CHOICES = dict.fromkeys(("megatron", "nemo"), _CHOICES | {"recomputed_layers_per_stage"})
 CHOICES |= {"torchtitan": _CHOICES, "deepspeed": {"pipeline_parallel", "zero_stage"}}
-STACKS = {
-    "megatron": "megatron-core",
-    "nemo": "megatron-bridge",
-    "torchtitan": "torchtitan",
-    "deepspeed": "megatron-deepspeed",
-}
+STACKS: dict[str, str] = {framework: keys["stack"] for framework, keys in catalogue("framework_keys").items()}
 UNSAID = "Counted on by the plan and not said here, yours to set"
-FORMS = {"megatron": "sh", "nemo": "yaml", "torchtitan": "toml", "deepspeed": "json"}  # endings of their files
+FORMS: dict[str, str] = {name: keys["form"] for name, keys in catalogue("framework_keys").items()}  # endings of files
 RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 # Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds.
 NEMO_NAMES: dict[str, list[str]] = catalogue("framework_keys")["nemo"]["names"]

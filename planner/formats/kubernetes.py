@@ -10,20 +10,12 @@ from planner.cluster.topology import Topology
 from planner.errors import InputError, shown
 from planner.formats.topologies import TopologyRow, children_of, from_layers, gpus_of_node, heights, leaf_of, tree
 from planner.formats.yaml_text import dump, read_yaml_data
+from planner.instance.catalogue_entries import catalogue
 
-# Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
-DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique")
+# Labels of nodes: of the scale-up domain, and families that name the switches above; that with most keys is taken.
+DOMAIN_LABELS: tuple[str, ...] = tuple(catalogue("node_labels")["domains"]["keys"])
+FAMILIES: list[list[str]] = [keys for keys in catalogue("node_labels")["switches"].values() if isinstance(keys, list)]
 TIER = "fabric.topograph.run/tier-{}"
-# Labels that name the switches above a node, leaf first, by who writes them; that with most keys on nodes is taken.
-# topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
-FAMILIES: tuple[tuple[str, ...], ...] = (
-    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("leaf", "spine", "core")),
-    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("block", "spine", "datacenter")),
-    ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
-    tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in (4, 3, 2, 1)),
-    ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
-    ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
-)
 _TIER = re.compile(re.escape(TIER.format("")) + r"(\d{1,2})", re.ASCII)
 QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
 HOSTNAME = "kubernetes.io/hostname"

@@ -14,23 +14,21 @@ from planner.errors import InputError
 from planner.files import read_text
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Imported, assemble, by_name, read_table
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.grid import PowerNode
 from planner.physics.site.grid import BASE_MVA
 from planner.physics.site.wan import EARTH_RADIUS_KM, Place, great_circle_km
 from planner.units import few
 
-# Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
-ID = ("eia_plant_id", "plant_id", "Plant Code")
-LATITUDE = ("lat", "latitude", "Latitude")
+# Names of the column of a capacity: short ones, and that of EIA-860's "Generator" sheet.
 CAPACITY = ("capacity_mw", "nameplate_mw", "Nameplate Capacity (MW)")
 # NERC regions of the other synchronous areas; the rest of the contiguous states and provinces is eastern.
 AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
-# MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
-COLUMNS = {
-    "bus": ("BUS_I", "BUS_TYPE", "PD", "QD", "GS", "BS", "BUS_AREA", "VM", "VA", "BASE_KV"),
-    "gen": ("GEN_BUS", "PG", "QG", "QMAX", "QMIN", "VG", "MBASE", "GEN_STATUS", "PMAX"),
-    "branch": ("F_BUS", "T_BUS", "BR_R", "BR_X", "BR_B", "RATE_A", "RATE_B", "RATE_C", "TAP", "SHIFT", "BR_STATUS"),
-}
+_TABLES = catalogue("grid_tables")
+# The columns that a table is recognised by, each by any of its names, by the table's role.
+ROLES: dict[str, list[list[str]]] = {role: own for role, own in _TABLES["roles"].items() if role != "note"}
+ID, LATITUDE = ROLES["plants"]
+COLUMNS: dict[str, list[str]] = {name: _TABLES["matpower"][name] for name in ("bus", "gen", "branch")}
 _OPENS = re.compile(r"^\s*(?:\w+\.)?(bus|gen|branch|dcline)\s*=\s*\[")
 _BASE = re.compile(r"^\s*(?:\w+\.)?baseMVA\s*=\s*([^;]*)")
 _TABLE = r"(?:\w+\.)?(?:bus|gen|branch)\s*"
@@ -450,17 +448,6 @@ def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch
 
 
 FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
-# A table's role, and the columns that it is recognised by, each by any of its names; the first that fits is chosen.
-ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
-    ("gen", (("GEN UID",), ("Bus ID",))),
-    ("bus", (("Bus ID",), ("BaseKV", "MW Load"))),
-    ("branch", (("From Bus",), ("To Bus",))),
-    ("zones", (("zone",), ("interconnect", "planning_group"))),
-    ("interfaces", (("from",), ("to",), ("mw_forward", "mw_reverse"))),
-    ("generators", (ID, ("Generator ID", "generator_id"))),
-    ("plants", (ID, LATITUDE)),
-    ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
-)
 # The reader of each format, the table that it must have, and the further ones that it can use.
 READERS: dict[str, tuple[Callable[[dict[str, CsvTable], GridOptions], Draft], str, tuple[str, ...]]] = {
     "rts-gmlc": (read_rts_gmlc, "bus", ("branch", "gen")),
@@ -483,7 +470,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     tables: dict[str, CsvTable] = {}
     for path in files:
         table = read_table(path)
-        role = next((role for role, columns in ROLES if all(table.find(*names) for names in columns)), None)
+        role = next((role for role, columns in ROLES.items() if all(table.find(*names) for names in columns)), None)
         if role is None:
             problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
             raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")

@@ -334,6 +334,9 @@ def test_kubernetes_families(tmp_path: Path, keys: tuple[str, str]) -> None:
         _read(tmp_path, _nodes({"rack": "r1", "hall": "h"}, {"rack": "r2"}), keys=("rack", "hall"))
 
 
+NODES = {"leaf0": ("n0", "m0"), "leaf1": ("n1", "m1")}
+
+
 def test_kueue_labels_read_back(tmp_path: Path) -> None:
     leaves = (TopologySwitch(name=f"leaf{i}", parent="core", nodes=(f"n{i}", f"m{i}")) for i in range(2))
     block = TopologyBlock(name="b1", nodes=("n0", "m0"))
@@ -341,6 +344,19 @@ def test_kueue_labels_read_back(tmp_path: Path) -> None:
     objects = list(yaml.safe_load_all(TOPOLOGY_WRITERS["kueue"](tree)))
     found = _read(tmp_path, {"items": [o for o in objects if o["kind"] == "Node"]})
     assert (_parents(found), found.blocks) == (_parents(tree), tree.blocks)
+    for form in ("kueue", "volcano"):  # the file itself, too
+        (file := tmp_path / "own.yaml").write_text(TOPOLOGY_WRITERS[form](tree))
+        read = read_topology(file)
+        assert _parents(read) == _parents(tree) and {s.name: s.nodes for s in read.switches if s.nodes} == NODES
+    file.write_text(file.read_text().replace("exactMatch", "regexMatch", 1))
+    with pytest.raises(InputError, match=r"own\.yaml: HyperNode .*members by exactMatch"):
+        read_topology(file)
+    file.write_text("kind: Topology\nspec: {levels: [{nodeLabel: planner/rank}]}\n---\nkind: Node\n")
+    with pytest.raises(InputError, match=r"own\.yaml: is the placement of one job"):
+        read_topology(file)
+    file.write_text("kind: Node\n---\n- [1\n")
+    with pytest.raises(InputError, match=r"own\.yaml: line 4: is no YAML"):
+        read_topology(file)
 
 
 OTHER = """{ [] {} {"items":3} {"items":[{"kind":"Pod"}]} {"items":[{"metadata":{}}]}
