@@ -49,7 +49,7 @@ def topology_of(text: str, path: Path, *, keys: Sequence[str] = (), name: str | 
     if "planner_version" in data:
         return plan_topology(plan_of(data, source), source)
     stated = f"is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'})"
-    formats = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
+    formats = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes or HyperNodes, or a plan"
     raise InputError(f"{source}: {stated}; give {formats}")
 
 
