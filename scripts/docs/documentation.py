@@ -50,8 +50,8 @@ class Block:
     language: str
     body: str
     words: tuple[str, ...]
-    span: tuple[int, int]  # of the body in the page, of a program that of its output; empty where none is shown
-    shown: tuple[str, ...] = ()  # output of a program
+    span: tuple[int, int]  # of the body in the page
+    output: re.Match[str] | None = None  # of a program, as the page shows it
 
     @property
     def where(self) -> str:
@@ -90,12 +90,9 @@ def blocks(page: str, text: str) -> Iterator[Block]:
         words = tuple(w.strip() for w in (match["words"] or "").split(","))
         known = words if all(WORD.fullmatch(w) for w in words) else ()
         line = text.count("\n", 0, match.start("body"))
-        below = OUTPUT.match(text, match.end()) if match["language"] == "python" else None
-        span = match.span("body") if match["language"] != "python" else below.span(1) if below else (0, 0)
-        shown = tuple(below[1].splitlines()) if below else ()
-        block = Block(
-            page=page, line=line, language=match["language"], body=match["body"], words=known, span=span, shown=shown
-        )
+        below, language = OUTPUT.match(text, match.end()), match["language"]
+        own: dict[str, Any] = {"line": line, "words": known, "span": match.span("body"), "output": below}
+        block = Block(page=page, language=language, body=match["body"], **own)
         if block.file or block.language in ("console", "python"):
             yield block
 
@@ -125,7 +122,8 @@ def run(block: Block, folder: Path, python: str = sys.executable, here: Here | N
     if block.file:
         (folder / block.file).write_text(block.body)
         return []
-    asked = [(block.body, list(block.shown))] if block.language == "python" else block.commands
+    output = block.output[1].splitlines() if block.output else []
+    asked = [(block.body, output)] if block.language == "python" else block.commands
     found, seconds = [], SLOW_SECONDS if "slow" in block.words else SECONDS
     for command, shown in asked:
         program = [python, "-c", command] if block.language == "python" else ["bash", "-o", "pipefail", "-c", command]
@@ -225,8 +223,8 @@ def renewed(page: str, *, slow: bool) -> str:
                     print(
                         f"{block.where}: {r.command!r} ended with {r.status}, not {status}\n{r.errors}", file=sys.stderr
                     )
-            if block.shown and ran:
-                fresh.append((block.span, "".join(f"{line}\n" for r in ran for line in r.printed)))
+            if block.output and ran and block.language == "python":
+                fresh.append((block.output.span(1), "".join(f"{line}\n" for r in ran for line in r.printed)))
             if block.language == "console" and not block.file:
                 fresh.append(
                     (block.span, "".join(f"$ {r.command}\n" + "".join(f"{line}\n" for line in r.printed) for r in ran))
