@@ -87,7 +87,7 @@ AXES_HELP = "Not beaten in all at once: cost, and any of time (slowdown of sends
 def export(
     plan: console.PlanFile,
     form: Annotated[str, f"One of {', '.join(FORMATS)}."],
-    target: Annotated[Path, "Write the file here, with the format's ending: of netbox a folder or .zip."],
+    target: Annotated[Path, "With the format's ending: of netbox a folder or .zip, of failure-domains .csv or .json."],
     site: Annotated[str | None, "The site, where the plan has several."] = None,
     detail: Annotated[str, "Of graphml, dot: switch (a node each), pod (one a tier of a pod), auto by size."] = "auto",
 ) -> None:
