@@ -138,7 +138,7 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     rounds = RULES[framework].whole_rounds and layout.microbatches_per_step % layout.pipeline_parallel
     if virtual > 1 and (rounds or "virtual_stages" not in CHOICES[framework]):
         changes["virtual_stages"] = virtual = 1
-    if layout.zero_stage not in (zeros := zero_stages(framework, layout.pipeline_parallel)):
+    if layout.zero_stage not in (zeros := zero_stages(framework, layout)):
         changes["zero_stage"] = min(zeros, key=lambda stage: (abs(stage - layout.zero_stage), -stage))
     divides = framework == "torchtitan" or (megatron and run.model.experts is not None)
     if divides and layout.tensor_parallel > 1 and not layout.sequence_parallel:
@@ -160,16 +160,15 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     return changes
 
 
-def zero_stages(framework: str, stages: int) -> tuple[int, ...]:
-    """Return the ZeRO stages that a framework can launch with a number of pipeline stages."""
-    return {"torchtitan": (0, 2, 3), "deepspeed": (0, 1) if stages > 1 else (0, 1, 2, 3)}.get(framework, (0, 1, 2, 3))
+def zero_stages(framework: str, layout: LayoutPlan) -> tuple[int, ...]:
+    """Return the ZeRO stages that a framework can launch with a layout's pipeline and experts."""
+    if framework == "torchtitan":  # which takes the GPUs of experts beyond TP x CP from sharded replicas
+        return (2, 3) if layout.expert_parallel > layout.stage_gpus else (0, 2, 3)
+    return (0, 1) if framework == "deepspeed" and layout.pipeline_parallel > 1 else (0, 1, 2, 3)
 
 
 def unsaid(run: LaunchRun, framework: str) -> list[str]:
-    """Return what a plan counts on and a framework's launch file does not say, and how it is set where that is known.
-
-    Megatron's script says all. The switches that others have in their recipes or code are named by their keys here.
-    """
+    """Return what a plan counts on and a framework's launch file does not say, with the key or flag that sets it."""
     layout, software, compute, overlapped = run.layout, run.software, run.precision.compute, _overlapped(run)
     bridge, deepspeed, routed = framework == "nemo", framework == "deepspeed", layout.expert_parallel > 1
     tensor = "comm_overlap.tp_comm_overlap" if bridge else "parallelism.enable_async_tensor_parallel"
@@ -184,7 +183,7 @@ def unsaid(run: LaunchRun, framework: str) -> list[str]:
         f"dispatcher {software.dispatcher}": routed and software.dispatcher != "all_to_all",
         "one kernel of all experts": routed and software.fused_experts,
     }
-    return [what for what, counts in counted.items() if counts and framework != "megatron"]
+    return [what for what, counts in counted.items() if counts and framework != "megatron"]  # whose script says all
 
 
 def connections(run: LaunchRun) -> int:
@@ -416,8 +415,8 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
         path, _, rule = what.partition(": ")
         remedy = f"{nearest.get(path, '')}plan with --set workload.software={STACKS[framework]}"
         raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
-    if layout.zero_stage not in (zeros := zero_stages(framework, layout.pipeline_parallel)):
-        under = " under a pipeline" if len(zeros) == 2 else ""
+    if layout.zero_stage not in (zeros := zero_stages(framework, layout)):
+        under = " under a pipeline" if framework == "deepspeed" else " where EP is above TP x CP" * (len(zeros) == 2)
         problem = f"{framework} has ZeRO-{', '.join(map(str, zeros))}{under} (is {layout.zero_stage})"
         remedy = f"{nearest['layout.zero_stage']}plan with --pin layout.zero_stage={near['zero_stage']}"
         raise InputError(f"layout.zero_stage: {problem}; {remedy}")

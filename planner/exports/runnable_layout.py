@@ -82,10 +82,11 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
         count = machine.model.experts.count
         experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
     splits = sorted({tuple(even_layers(sum(split), stages))} | (set() if framework == "deepspeed" else {split}))
-    runs = set(machine.software.zero_stages_under(stages)).intersection(zero_stages(framework, stages))
     least = near["zero_stage"] if near["zero_stage"] == own["zero_stage"] else 0  # any that fits, where it must differ
-    zeros = sorted({near["zero_stage"], *(stage for stage in runs if stage >= least)})
-    for virtual, layers, zero, expert in product(chunks, splits, zeros, experts):
+    stated = {zero for zero in machine.software.zero_stages_under(stages) if zero >= least}
+    for virtual, layers, zero, expert in product(chunks, splits, sorted({near["zero_stage"], *stated}), experts):
+        if zero not in zero_stages(framework, run.layout.replaced(expert_parallel=expert)):
+            continue
         layout = near | {"virtual_stages": virtual, "layers_per_stage": layers}
         layout |= {"zero_stage": zero, "expert_parallel": expert}
         most, kept = -(-max(layers) // virtual), "none" if layout["recompute"] == "full" else layout["recompute"]

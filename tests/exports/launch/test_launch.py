@@ -308,7 +308,9 @@ def test_experts_are_whole_on_their_gpu() -> None:
     odd = replace(apart, layout=apart.layout.replaced(sequence_parallel=True), sequence_length=4_097)
     with pytest.raises(InputError, match=r"sequence_length: megatron needs a multiple of TP x CP, 2 \(is 4,097\); "):
         launch_file(odd, "megatron")
-    titan = launch_file(run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0], "torchtitan")
+    titan = launch_file(run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 2})[0], "torchtitan")
+    with pytest.raises(InputError, match=r"torchtitan has ZeRO-2, 3 where EP is above TP x CP \(is 0\); leave"):
+        launch_file(run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0], "torchtitan")
     assert "expert_tensor_parallel_degree = 1\n" in titan
     assert layout_of_run(back("megatron", run), instance, "x")["layout.expert_parallel"] == 8
 
