@@ -14,7 +14,7 @@ import planner
 from planner.cli import console
 from planner.cli.console import ExitCode
 from planner.errors import InputError
-from planner.files import require_writable, write_atomically, write_streamed
+from planner.files import require_writable, write_streamed
 from planner.imports.command_options import FabricWish
 from planner.plan.plan_files import kind_of, plan_of
 
@@ -73,27 +73,34 @@ def design(
     raise Exit(console.exit_code(plan, None))
 
 
-FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
+ENDINGS = {  # of the file of each format of an export
+    **{"csv": (".csv",), "bom": (".csv",), "graphml": (".graphml", ".xml"), "dot": (".dot", ".gv")},
+    **{"slurm-conf": (".conf",), "slurm-yaml": (".yaml", ".yml"), "svg": (".svg",)},
+    **{"netbox": (".zip",), "failure-domains": (".csv", ".json")},
+}
+FORMATS = tuple(ENDINGS)
 AXES = "cost,time,splits"
-AXES_HELP = (
-    "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
-    "leaf (larger), splits."
-)
+AXES_HELP = "Not beaten in all at once: cost, and any of time (slowdown of sends), power, leaf (larger), splits."
 
 
 @app.command()
 def export(
     plan: console.PlanFile,
     form: Annotated[str, f"One of {', '.join(FORMATS)}."],
-    target: Annotated[Path, "Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."],
+    target: Annotated[Path, "With the format's ending: of netbox a folder or .zip, of failure-domains .csv or .json."],
     site: Annotated[str | None, "The site, where the plan has several."] = None,
-    detail: Annotated[
-        str, "Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
-    ] = "auto",
+    detail: Annotated[str, "Of graphml, dot: switch (a node each), pod (one a tier of a pod), auto by size."] = "auto",
 ) -> None:
     """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
     console.require_choice("--format", form, FORMATS)
     console.require_choice("--detail", detail, ("auto", "switch", "pod"))
+    if detail != "auto" and form not in ("graphml", "dot"):
+        raise InputError(f"--detail {detail}: is of graphml and dot alone; leave it out")
+    suffix = target.suffix.lower()
+    of = [name for name, endings in ENDINGS.items() if suffix in endings]
+    if form not in of and suffix and (of or form != "netbox"):  # a folder may have any other name
+        others = f", or give --format {' or '.join(of)}" if of else ""
+        raise InputError(f"{target}: --format {form} ends in {' or '.join(ENDINGS[form])}; rename it{others}")
     require_writable(None if form == "netbox" and target.suffix != ".zip" else target)
     from planner.exports import fabric_graph, fabric_parts
     from planner.report.page.drawings import fabric_svg
@@ -105,7 +112,7 @@ def export(
             "slurm-conf": partial(fabric_graph.slurm_topology, as_yaml=False),
             "slurm-yaml": partial(fabric_graph.slurm_topology, as_yaml=True),
             "svg": fabric_svg,
-            "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=target.suffix == ".json"),
+            "failure-domains": partial(fabric_graph.failure_domains_text, given, as_json=suffix == ".json"),
         }
         wired = fabric_parts.built_fabric(given, site, str(plan))
         if form == "netbox":
@@ -163,7 +170,7 @@ def pareto(
     wish: FrontierWish,
     time_limit: Annotated[float, "Seconds for each site and leaf size."] = 60.0,
     pin: Annotated[list[str] | None, "Fix a decision of an instance: PATH=VALUE."] = None,
-    output: Annotated[Path | None, "Write the designs here too, as rows for `planner plot` (.jsonl)."] = None,
+    output: Annotated[Path | None, "Write the designs here too, for `planner plot`: .jsonl, .csv or .parquet."] = None,
     as_json: Annotated[bool, "Print the designs as JSON and nothing else."] = False,
     constants: console.Constants = None,
 ) -> None:
@@ -176,15 +183,17 @@ def pareto(
     from planner.planning.load import load_instance, question_of
     from planner.planning.site_fabrics import axes_of, frontier, rules_given
     from planner.report.tables import fabric_ratio_table, fabric_table
+    from planner.sweeps.row_store import journal_of, write_rows
 
     parts = [] if wish.leaf_sizes is None else wish.leaf_sizes.split(",")
     if wrong := [part for part in parts if not (part.isdecimal() and int(part) >= 1)]:
         raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
     sizes, axis_names = [int(part) for part in parts], axes_of(wish.axes)
-    if output is not None and output.suffix != ".jsonl":
-        raise InputError(f"{output}: must end in .jsonl")
-    path = instance_path(given)
+    if output is not None:
+        journal_of(output)
+    path, late = instance_path(given), list[str]()
     data = read_data(path)
+
     if kind_of(data) == "question" or (kind_of(data) == "plan" and not data["instance"].get("workload")):
         from planner.planning.cheapest_fabric import by_ratio
 
@@ -192,35 +201,32 @@ def pareto(
             without = "a fabric alone has no traffic; leave out --leaf-sizes, --axes, --every, --constants"
             raise InputError(f"{given}: {without}")
         asked = question_of(path if kind_of(data) == "question" else data["instance"], console.read_pins(pin))
-        trades = list(by_ratio(asked, time_limit))
-        if output is not None:
-            write_atomically(output, "".join(f"{json.dumps(row)}\n" for row in trades))
-        print(json.dumps(trades, indent=1) if as_json else fabric_ratio_table(trades))
-        raise Exit(ExitCode.DONE if trades else ExitCode.INFEASIBLE)
-    if kind_of(data) == "plan":
-        if constants is not None:
-            raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
-        plan = plan_of(data, str(given))
+        rows = list(by_ratio(asked, time_limit))
+        text = fabric_ratio_table(rows)
     else:
-        plan = planner.solve(load_instance(path, pins=console.read_pins(pin), constants=constants))
-    if plan.conflict is not None:
-        print(f"{given}: no plan, and so no fabric to compare: {plan.conflict.reason}", file=sys.stderr)
-        raise Exit(console.exit_code(plan, None))
-    if plan.layout is None or plan.fabric is None:
-        raise InputError(f"{given}: holds no fabric to compare; give it a network")
-    late = list[str]()
-    own: dict[str, Any] = {"leaf_sizes": sizes, "axes": axis_names, "every": wish.every, "time_limit": time_limit}
-    rows = list(frontier(plan, report=late.append, **own))
-    print(*late, sep="\n", end="\n" * bool(late), file=sys.stderr)
+        if kind_of(data) == "plan" and (pin or constants is not None):
+            what = f"{'--pin' if pin else '--constants'}: {given} is a plan, which has its own"
+            raise InputError(f"{what}; give the instance, or leave them out")
+        if kind_of(data) == "plan":
+            plan = plan_of(data, str(given))
+        else:
+            plan = planner.solve(load_instance(path, pins=console.read_pins(pin), constants=constants))
+        if plan.conflict is not None:
+            print(f"{given}: no plan, and so no fabric to compare: {plan.conflict.reason}", file=sys.stderr)
+            raise Exit(console.exit_code(plan, None))
+        if plan.layout is None or plan.fabric is None:
+            raise InputError(f"{given}: holds no fabric to compare; give it a network")
+        own: dict[str, Any] = {"leaf_sizes": sizes, "axes": axis_names, "every": wish.every, "time_limit": time_limit}
+        rows = list(frontier(plan, report=late.append, **own))
+        print(*late, sep="\n", end="\n" * bool(late), file=sys.stderr)
+        text = fabric_table(rows) if rows else ""
+        if not rows:
+            none = f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}"
+            print("no fabric was proven in the time given; give more" if late else none, file=sys.stderr)
     if output is not None:
-        write_atomically(output, "".join(json.dumps({"status": "optimal", **row}) + "\n" for row in rows))
-    if not rows:
-        none = f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}"
-        print("no fabric was proven in the time given; give more" if late else none, file=sys.stderr)
-    if as_json:
-        print(json.dumps(rows, indent=1))
-    elif rows:
-        print(fabric_table(rows))
+        write_rows(output, [{"status": "optimal", **row} for row in rows])
+    if as_json or text:
+        print(json.dumps(rows, indent=1) if as_json else text)
     raise Exit(ExitCode.LIMIT if late else ExitCode.DONE if rows else ExitCode.INFEASIBLE)
 
 
@@ -237,9 +243,7 @@ class ExchangeOptions:
     failed_links: Annotated[int, "Cables between switches that are out."] = 0
     hosts: Annotated[int | None, "Hosts to simulate, in a plan GPUs: no more than there are."] = None
     bytes_per_host: Annotated[float | None, "Bytes that one host sends in all."] = None
-    group: Annotated[int | None, "Hosts of a group (a stage, in p2p); of a plan's placement unless given, else 16."] = (
-        None
-    )
+    group: Annotated[int | None, "Hosts of a group (of a stage, in p2p): of a plan's placement, else 16."] = None
 
 
 def simulate(

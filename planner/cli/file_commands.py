@@ -165,13 +165,11 @@ def launch(
     framework: Annotated[str | None, f"One of {', '.join(FRAMEWORKS)}; megatron unless given."] = None,
     output: console.InsteadOfStdout = None,
     exact: Annotated[bool, "Refuse what the framework does not run; else the nearest that it runs."] = False,
-    like: Annotated[
-        Path | None, "A recipe or Slurm script of your own: written back with the plan in it, all else kept."
-    ] = None,
+    like: Annotated[Path | None, "Your recipe or Slurm script: written back with the plan in it, rest kept."] = None,
     placement: Annotated[Path | None, "Hosts for the script of --like, from `planner place --format json`."] = None,
 ) -> None:
     """Print a training framework's flags for a plan's layout (-o: to a file): degrees, pipeline, batch, environment."""
-    from planner.exports.launch import FORMS, STACKS, launch_file, run_of
+    from planner.exports.launch import FORMS, STACKS, UNSAID, launch_file, run_of, unsaid
     from planner.exports.runnable_layout import own_step, runnable_layout
     from planner.formats.cluster_files import placement_of
     from planner.imports.megatron_flags import REMEDY
@@ -195,9 +193,14 @@ def launch(
     with console.showable_plan(plan) as given:
         run = run_of(given, str(plan))
         near = None if exact else runnable_layout(given, run, framework)
-        run, reported = run if near is None else near.run, list[str]()
+        run, reported, differs = run if near is None else near.run, list[str](), list[str]()
+        for key, pair in (near.changes if near is not None else {}).items():
+            planned, runs = (", ".join(map(str, one)) or "none" if isinstance(one, tuple) else one for one in pair)
+            differs.append(f"layout.{key}: {framework} runs {runs} in place of {planned}")
+        if near is not None:
+            differs.append(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout")
         if like is None:
-            text = launch_file(run, framework)
+            text = launch_file(run, framework, differs)
         else:
             placed = None if placement is None else placement_of(read_json(placement), placement)
             text, reported = written_like(text, like, run, given.instance, placed)
@@ -205,11 +208,9 @@ def launch(
     if given.layout is not None and not given.layout.metrics.fits_memory:
         print(f"{plan}: its layout does not fit in memory; `planner show {plan} limits`", file=sys.stderr)
     print(*reported, sep="\n", end="\n" if reported else "", file=sys.stderr)
-    for key, pair in (near.changes if near is not None else {}).items():
-        planned, runs = (", ".join(map(str, one)) or "none" if isinstance(one, tuple) else one for one in pair)
-        print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
-    if near is not None:
-        print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)
+    if form == "json" and (counted := unsaid(run, framework)):  # which has no comments
+        differs.append(f"{UNSAID}: {'; '.join(counted)}")
+    print(*differs, sep="\n", end="\n" if differs else "", file=sys.stderr)
     parts = f"`planner evaluate {plan} --from-flags {output or 'FILE'}` has that step in parts"
     for line in own_lines and [*own_lines, parts]:
         print(f"{like}: {line}", file=sys.stderr)

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -142,7 +142,7 @@ def _end(store: "Store", total: int, keys: set[str], status: int, plans: Path | 
 
 
 def plot(
-    rows: Annotated[Path, Argument(help="Rows of a sweep (JSONL, CSV or Parquet).")],
+    rows: Annotated[Path, Argument(help="Rows of a sweep, of limits or of fabrics (JSONL, CSV or Parquet).")],
     x: Annotated[str, Option("-x", help="Path across, such as limits.budget_usd.")],
     y: Annotated[str, Option("-y", help="Path up, such as layout.metrics.days_to_train.")],
     output: Annotated[Path, "Write the picture here: .svg, .png or .html."],
@@ -200,7 +200,8 @@ def limits(
     output: Annotated[Path | None, "Write the points here: .jsonl, .csv or .parquet."] = None,
     plot: Annotated[Path | None, "Draw utilisation against compute here (svg, png)."] = None,
     as_json: Annotated[bool, "Print the points as JSON lines and nothing else."] = False,
-    log: console.Log = None,
+    *,
+    progress: console.ProgressOptions,
 ) -> None:
     """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline.
 
@@ -213,7 +214,7 @@ def limits(
     from multiprocessing import get_context
 
     from planner.report.plots import picture_of
-    from planner.sweeps.row_store import TABLES, flattened, journal_of, write_table
+    from planner.sweeps.row_store import journal_of, write_rows
     from planner.sweeps.sweep_run import cores
     from planner.sweeps.utilisation import draw_utilisation, utilisation_table
 
@@ -221,7 +222,7 @@ def limits(
         journal_of(output)
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or cores(), mp_context=get_context("forkserver"))
-    with pool, console.ProgressOptions(quiet=as_json, log=log).line() as report:
+    with pool, replace(progress, quiet=progress.quiet or as_json).line() as report:
         # The points that take longest come last: started first, they do not leave a core idle at the end.
         options: dict[str, Any] = {"days": runs.days, "tolerance": runs.tolerance, "time_limit": time_limit}
         options |= {"executor": pool, "constants": asked.constants}
@@ -229,10 +230,8 @@ def limits(
             series.insert(0, point)
             report(f"{len(series)} of {runs.points} points, {point.flop:.3g} FLOP: {point.status}")
     lines = "".join(point.model_dump_json() + "\n" for point in series)
-    if output is not None and output.suffix in TABLES:
-        write_table(output, [flattened(point.model_dump(mode="json")) for point in series])
-    elif output is not None:
-        write_atomically(output, lines)
+    if output is not None:
+        write_rows(output, [point.model_dump(mode="json") for point in series])
     if plot is not None:
         name, form = f"utilisation over compute, {runs.days:g} days", plot.suffix.removeprefix(".")
         write_atomically(plot, picture_of(partial(draw_utilisation, series, runs.days), name, form))

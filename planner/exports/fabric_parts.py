@@ -19,6 +19,7 @@ from planner.cluster.hostlists import PREFIX, width
 from planner.errors import InputError, InternalError
 from planner.files import csv_text, unwritable, write_atomically, write_streamed
 from planner.formats.yaml_text import dump
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import fabric_cables, fabric_cost
 from planner.physics.network.cable_lengths import Metres
@@ -222,19 +223,12 @@ def _lines(built: BuiltFabric) -> Iterator[tuple[str, str, int | str, str, float
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
 STATUS, INTERFACE = "planned", "dcim.interface"
-# Colours, of NetBox's palette, of a tier and of the cables that go up from it.
-COLOURS = {
-    "gpu": "2196f3", "leaf": "4caf50", "spine": "ff9800", "core": "9c27b0", "super-spine": "795548",
-    "wan-gateway": "f44336",
-}  # fmt: skip
-CAGES = {
-    25: "25gbase-x-sfp28", 50: "50gbase-x-sfp56", 100: "100gbase-x-qsfp28", 200: "200gbase-x-qsfp56",
-    400: "400gbase-x-osfp", 800: "800gbase-x-osfp", 1600: "1.6tbase-x-osfp1600",
-}  # fmt: skip
-# What NetBox calls a medium, by the first pattern in its name.
-CABLE_TYPES = {
-    r"dac|copper": "dac-passive", r"aec|acc": "dac-active", r"aoc": "aoc", r"[sv]r\d": "mmf", r"[dflz]r\d": "smf",
-}  # fmt: skip
+DEVICE_COLUMNS = "name,role,manufacturer,device_type,site,location,rack,position,face,status"
+CABLE_COLUMNS = "".join(f"side_{side}_{part}," for side in "ab" for part in ("device", "type", "name"))
+CABLE_COLUMNS += "type,status,label,color,length,length_unit"
+# A tier's colour and that of the cables that go up from it, cages by Gb/s, and types of cables by patterns of media.
+COLOURS, CABLE_TYPES = (catalogue("netbox")["netbox"][name] for name in ("colours", "cable_types"))
+CAGES = {int(gbps): cage for gbps, cage in catalogue("netbox")["netbox"]["cages"].items()}
 
 Row = tuple[str | int | float, ...]
 
@@ -251,8 +245,10 @@ def netbox_files(built: BuiltFabric) -> dict[str, Callable[[], Iterator[str]]]:
     count = -(-len(hosts) // each)
     standing = hosts if each == 1 else [f"rack{i:0{width(count)}d}" for i in range(count)]
     racks = [(built.site, name, STATUS, 19, 42) for name in standing]  # inches wide, units high
-    devices = [(name, role, rack, standing[i // each]) for i, name in enumerate(hosts)]
-    devices += [(name, tier, built.models[tier].name, "") for tier in roles[:-1] for name in built.names[tier]]
+    placed = [(name, role, rack, standing[i // each]) for i, name in enumerate(hosts)]
+    placed += [(name, tier, built.models[tier].name, "") for tier in roles[:-1] for name in built.names[tier]]
+    site, end = built.site, ("", "", STATUS)  # no position in a rack and no face
+    devices = [(f"{site}-{x}", own, MANUFACTURER, kind, site, "", at, *end) for x, own, kind, at in placed]
     return {
         "manufacturers.csv": partial(_table, "name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
         **{f"device-types/{_slug(name)}.yaml": partial(_device_type, name, 1, ports) for name, ports in boxes.items()},
@@ -260,21 +256,9 @@ def netbox_files(built: BuiltFabric) -> dict[str, Callable[[], Iterator[str]]]:
         "device-roles.csv": partial(_table, "name,slug,color", lambda: colours),
         "sites.csv": partial(_table, "name,slug,status", lambda: [(built.site, _slug(built.site), STATUS)]),
         "racks.csv": partial(_table, "site,name,status,width,u_height", lambda: racks),
-        "devices.csv": partial(
-            _table,
-            "name,role,manufacturer,device_type,site,location,rack,position,face,status",
-            lambda: (
-                (f"{built.site}-{name}", own, MANUFACTURER, model, built.site, "", place, "", "", STATUS)
-                for name, own, model, place in devices
-            ),
-        ),
+        "devices.csv": partial(_table, DEVICE_COLUMNS, lambda: devices),
         "interfaces.csv": partial(_table, "device,name,type,enabled", lambda: _interfaces(built)),
-        "cables.csv": partial(
-            _table,
-            "side_a_device,side_a_type,side_a_name,side_b_device,side_b_type,side_b_name,"
-            "type,status,label,color,length,length_unit",
-            lambda: _cables(built),
-        ),
+        "cables.csv": partial(_table, CABLE_COLUMNS, lambda: _cables(built)),
     }
 
 

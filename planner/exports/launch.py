@@ -4,6 +4,7 @@ import json
 import math
 import operator
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -12,8 +13,9 @@ from planner.checks.layout import broken_rules
 from planner.cluster.job import HOST_GPUS
 from planner.errors import InputError
 from planner.formats.yaml_text import dump
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
-from planner.instance.software import CORE_ATTENTION, RecomputeModule, Software
+from planner.instance.software import CORE_ATTENTION, Software
 from planner.instance.workload import Model, Precision
 from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
 from planner.physics.training.schedule import chunk_sizes, recomputed_alike, smaller_chunks_first
@@ -26,14 +28,13 @@ SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
 CHOICES = dict.fromkeys(("megatron", "nemo"), _CHOICES | {"recomputed_layers_per_stage"})
 CHOICES |= {"torchtitan": _CHOICES, "deepspeed": {"pipeline_parallel", "zero_stage"}}
-STACKS = {
-    "megatron": "megatron-core",
-    "nemo": "megatron-bridge",
-    "torchtitan": "torchtitan",
-    "deepspeed": "megatron-deepspeed",
-}
-FORMS = {"megatron": "sh", "nemo": "yaml", "torchtitan": "toml", "deepspeed": "json"}  # endings of their files
+STACKS: dict[str, str] = {framework: keys["stack"] for framework, keys in catalogue("framework_keys").items()}
+UNSAID = "Counted on by the plan and not said here, yours to set"
+FORMS: dict[str, str] = {name: keys["form"] for name, keys in catalogue("framework_keys").items()}  # endings of files
 RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
+# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds.
+NEMO_NAMES: dict[str, list[str]] = catalogue("framework_keys")["nemo"]["names"]
+NEMO_FLAGS: dict[str, list[str]] = catalogue("framework_keys")["nemo"]["overrides"]
 # Values by flag without its dashes; True: no value, several: a word each, None or False: the flag is left out.
 Flags = dict[str, object]
 
@@ -49,11 +50,6 @@ class LaunchRun:
     layout: LayoutPlan
     rack_gpus: int
     software: Software
-
-    @property
-    def modules(self) -> tuple[RecomputeModule, ...]:
-        """Modules that the launch files of a run have selective recompute run again."""
-        return self.software.recompute_modules
 
     @property
     def gpus(self) -> int:
@@ -130,7 +126,8 @@ def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
 def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     """Return the choices by which the nearest layout that a framework can launch differs; none where it is the plan's.
 
-    More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds.
+    More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds; less
+    is sharded by ZeRO only under DeepSpeed's pipelines.
     """
     layout, counts, changes = run.layout, run.layout.recomputed_layers_per_stage, dict[str, Any]()
     megatron, virtual = framework in ("megatron", "nemo"), layout.virtual_stages
@@ -138,15 +135,19 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         changes["tensor_parallel_inner"] = 1
     if layout.schedule != "1f1b":
         changes["schedule"] = "1f1b"
-    if RULES[framework].whole_rounds and virtual > 1 and layout.microbatches_per_step % layout.pipeline_parallel:
+    rounds = RULES[framework].whole_rounds and layout.microbatches_per_step % layout.pipeline_parallel
+    if virtual > 1 and (rounds or "virtual_stages" not in CHOICES[framework]):
         changes["virtual_stages"] = virtual = 1
+    if layout.zero_stage not in (zeros := zero_stages(framework, layout)):
+        changes["zero_stage"] = min(zeros, key=lambda stage: (abs(stage - layout.zero_stage), -stage))
     divides = framework == "torchtitan" or (megatron and run.model.experts is not None)
     if divides and layout.tensor_parallel > 1 and not layout.sequence_parallel:
         changes["sequence_parallel"] = True
     layers = layout.layers_per_stage
     if framework == "deepspeed" and len(set(layers)) > 1 and sum(layers) % len(layers) == 0:
         changes["layers_per_stage"] = layers = (sum(layers) // len(layers),) * len(layers)
-    scores_alone = framework == "deepspeed" or (framework == "torchtitan" and run.modules != CORE_ATTENTION)
+    modules = run.software.recompute_modules
+    scores_alone = framework == "deepspeed" or (framework == "torchtitan" and modules != CORE_ATTENTION)
     if layout.recompute == "selective" and scores_alone:
         changes["recompute"] = "full"
     if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
@@ -157,6 +158,32 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
     return changes
+
+
+def zero_stages(framework: str, layout: LayoutPlan) -> tuple[int, ...]:
+    """Return the ZeRO stages that a framework can launch with a layout's pipeline and experts."""
+    if framework == "torchtitan":  # which takes the GPUs of experts beyond TP x CP from sharded replicas
+        return (2, 3) if layout.expert_parallel > layout.stage_gpus else (0, 2, 3)
+    return (0, 1) if framework == "deepspeed" and layout.pipeline_parallel > 1 else (0, 1, 2, 3)
+
+
+def unsaid(run: LaunchRun, framework: str) -> list[str]:
+    """Return what a plan counts on and a framework's launch file does not say, with the key or flag that sets it."""
+    layout, software, compute, overlapped = run.layout, run.software, run.precision.compute, _overlapped(run)
+    bridge, deepspeed, routed = framework == "nemo", framework == "deepspeed", layout.expert_parallel > 1
+    tensor = "comm_overlap.tp_comm_overlap" if bridge else "parallelism.enable_async_tensor_parallel"
+    sequence = "--sequence-parallel of Megatron-DeepSpeed, under CUDA_DEVICE_MAX_CONNECTIONS=1"
+    counted = {
+        f"products in {compute}": compute not in (("bf16", "fp16", "fp32") if deepspeed else ("bf16",)),
+        "gradients of 2 bytes": run.precision.gradient_bytes <= 2,
+        f"sequence parallelism ({sequence})": deepspeed and layout.sequence_parallel and layout.tensor_parallel > 1,
+        f"overlap of tensor ({tensor})": not deepspeed and overlapped["tensor"] and software.tensor_overlap > 0,
+        "overlap of experts (comm_overlap.overlap_moe_expert_parallel_comm)": bridge and overlapped["experts"],
+        f"CUDA graphs ({software.cuda_graphs})": software.cuda_graphs != "none",
+        f"dispatcher {software.dispatcher}": routed and software.dispatcher != "all_to_all",
+        "one kernel of all experts": routed and software.fused_experts,
+    }
+    return [what for what, counts in counted.items() if counts and framework != "megatron"]  # whose script says all
 
 
 def connections(run: LaunchRun) -> int:
@@ -209,6 +236,22 @@ def _model(run: LaunchRun) -> Flags:
     return flags
 
 
+def _overlapped(run: LaunchRun) -> dict[Overlap, bool]:
+    """Return which exchanges overlap compute in a run as its layout allows; sends and context follow other rules."""
+    layout, overlaps = run.layout, run.software.overlaps
+    shape, moe_repeated = (
+        strategy_of(layout).shape,
+        layout.recompute == "selective" and "moe" in run.software.recompute_modules,
+    )
+    possible: dict[Overlap, bool] = {
+        "gradients": True,
+        "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
+        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
+        "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
+    }
+    return {what: able and what in overlaps for what, able in possible.items()}
+
+
 def loss_implementation(software: Software) -> str:
     """Return Megatron's fused-loss flag that keeps no more of a logit than the plan counts: native where it may."""
     return "native" if (software.logit_memory_bytes or 0.0) >= NATIVE_LOSS_BYTES else "te"
@@ -233,16 +276,11 @@ def _parallel(run: LaunchRun) -> Flags:
         "use-distributed-optimizer": layout.zero_stage > 0,
     }
     # What the software overlaps and fuses.
-    software, overlaps = run.software, set(run.software.overlaps)
-    shape, moe_repeated = strategy_of(layout).shape, layout.recompute == "selective" and "moe" in run.modules
-    possible: dict[Overlap, bool] = {
-        "gradients": True,
-        "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
-        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
-        "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
-    }
-    flags |= {OVERLAP_FLAGS[what]: able and what in overlaps for what, able in possible.items()}
-    flags["no-overlap-p2p-communication"] = "sends" not in overlaps and layout.virtual_stages > 1
+    software = run.software
+    flags |= {OVERLAP_FLAGS[what]: does for what, does in _overlapped(run).items()}
+    flags["no-overlap-p2p-communication"] = "sends" not in software.overlaps and layout.virtual_stages > 1
+    gathered = layout.context_parallel > 1 and "context" not in software.overlaps
+    flags["cp-comm-type"] = "all_gather" if gathered else None  # the default, p2p, overlaps
     if routed:
         flags["moe-token-dispatcher-type"] = "alltoall" if software.dispatcher == "all_to_all" else "flex"
         flags["moe-enable-deepep"] = software.dispatcher == "deep_ep"
@@ -267,7 +305,7 @@ def _parallel(run: LaunchRun) -> Flags:
 def _training(run: LaunchRun) -> Flags:
     compute, wide = run.precision.compute, run.precision.gradient_bytes > 2
     flags: Flags = {"micro-batch-size": run.layout.microbatch_sequences, "global-batch-size": run.global_batch}
-    plain = run.layout.recompute == "selective" and run.modules == CORE_ATTENTION
+    plain = run.layout.recompute == "selective" and run.software.recompute_modules == CORE_ATTENTION
     flags |= {"recompute-activations": True} if plain else _recompute(run)
     if run.software.flash_attention:  # whose masks are not counted; the defaults are 0.1
         flags |= {"attention-dropout": 0, "hidden-dropout": 0}
@@ -283,7 +321,7 @@ def _recompute(run: LaunchRun) -> Flags:
     if run.layout.recompute == "none":
         return {}
     if run.layout.recompute == "selective":
-        modules = None if run.modules == CORE_ATTENTION else run.modules
+        modules = None if run.software.recompute_modules == CORE_ATTENTION else run.software.recompute_modules
         return {"recompute-granularity": "selective", "recompute-modules": modules}
     counts, layers = run.layout.recomputed_layers_per_stage, run.layout.layers_per_stage
     whole = not counts or counts == layers
@@ -296,10 +334,8 @@ def _recompute(run: LaunchRun) -> Flags:
 
 
 def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return torchtitan's tables of the layout (torchtitan/config/job_config.py). InputError: a choice has none."""
+    """Return torchtitan's tables of the layout (torchtitan/config/job_config.py)."""
     layout, replicas = run.layout, run.layout.data_parallel
-    if layout.zero_stage == 1:
-        raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     pipelined = layout.pipeline_parallel > 1
     selective = {"selective_ac_option": "op"} if layout.recompute == "selective" else {}
     # A pipeline cuts the local batch into micro-batches; without one gradients are accumulated.
@@ -330,46 +366,35 @@ def _torchtitan(run: LaunchRun) -> dict[str, dict[str, Any]]:
     }
 
 
+def nemo_names(flag: str) -> tuple[str, ...]:
+    """Return the keys of NeMo that correspond to a flag of Megatron: its own name in `model` unless it has others."""
+    return tuple(NEMO_NAMES.get(flag, [f"model.{flag.replace('-', '_')}"]))
+
+
 def _nemo(run: LaunchRun) -> dict[str, dict[str, Any]]:
-    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer)."""
-    layout = run.layout
-    model: dict[str, Any] = {
-        "seq_length": run.sequence_length,
-        "tensor_model_parallel_size": layout.tensor_parallel,
-        "pipeline_model_parallel_size": layout.pipeline_parallel,
-        "virtual_pipeline_model_parallel_size": layout.virtual_stages if layout.virtual_stages > 1 else None,
-        "context_parallel_size": layout.context_parallel,
-        "expert_model_parallel_size": layout.expert_parallel,
-        **({"expert_tensor_parallel_size": 1} if run.model.experts else {}),  # an expert is whole on its GPU
-        "sequence_parallel": layout.sequence_parallel,
-    }
-    if layout.pipeline_parallel > 1 and not run.is_even:
-        model["pipeline_model_parallel_layout"] = pipeline_layout(run)
-        del model["virtual_pipeline_model_parallel_size"]  # the layout says it
-    for flag, value in _stated(_recompute(run)).items():
-        model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
+    """Return NeMo's overrides of the layout (Megatron Bridge's ConfigContainer): what Megatron's flags say of it."""
+    flags = {"seq-length": run.sequence_length} | _parallel(run) | _training(run) | _recompute(run)
+    flags["expert-model-parallel-size"] = run.layout.expert_parallel
+    flags["cross-entropy-loss-fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
+    model: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {"model": model, "train": {}, "ddp": {}}
+    tables["dataset"] = {"seq_length": run.sequence_length}
+    for flag in NEMO_FLAGS["flags"]:
+        table, _, key = nemo_names(flag)[0].partition(".")
+        if (value := flags.get(flag)) is not None and (value is not False or flag in NEMO_FLAGS["stated"]):
+            tables.setdefault(table, {})[key] = list(value) if isinstance(value, tuple) else value
+    if "pipeline_model_parallel_layout" not in model:  # which says it
+        virtual = run.layout.virtual_stages
+        model["virtual_pipeline_model_parallel_size"] = virtual if virtual > 1 else None
     if not run.software.fused_gradient_sums:
         model["gradient_accumulation_fusion"] = False
-    model["cross_entropy_loss_fusion"] = run.software.fused_loss  # GPTModelProvider fuses it, by native
-    if run.software.fused_loss:
-        model["cross_entropy_fusion_impl"] = loss_implementation(run.software)
-    if run.software.fp8_attention:
-        model["fp8_dot_product_attention"] = True
-    ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0, "overlap_grad_reduce": True}
-    if layout.zero_stage in SHARDING:
-        ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[layout.zero_stage]}
-    return {
-        "model": model,
-        "train": {"micro_batch_size": layout.microbatch_sequences, "global_batch_size": run.global_batch},
-        "ddp": ddp,
-        "dataset": {"seq_length": run.sequence_length},
-        **({"dist": {"use_tp_pp_dp_mapping": True}} if run.stages_in_racks == "pipelines" else {}),
-    }
+    return tables
 
 
 def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
     """Return what a run's layout decides, by a framework's keys. InputError: a choice has none; it says what to pin."""
-    layout = run.layout
+    layout, near = run.layout, nearest_choices(run, framework)
+    nearest = {f"layout.{key}": "leave out --exact to take the nearest, or " for key in near}
     degrees = ("tensor_parallel_inner", "context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages")
     plain = dict.fromkeys(degrees, 1) | {"schedule": "1f1b", "recomputed_layers_per_stage": (), "zero_stage": 0}
     for key, without in plain.items():
@@ -378,27 +403,33 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
         if key not in CHOICES[framework] and value != without and not (some and value == layout.layers_per_stage):
             pin = "layout.recompute=none" if some else f"layout.{key}={without}"
             problem = f"{framework} cannot be told {list(value) if some else value!r}"
-            raise InputError(f"layout.{key}: {problem}; plan with --pin {pin}, or choose another framework")
-    if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
-        problem = f"torchtitan cannot be told {', '.join(run.modules)}"
-        remedy = "plan with --pin layout.recompute=none, or choose another framework"
+            others = " or ".join(name for name in CHOICES if key in CHOICES[name])
+            more = f", or give --for {others}, which can" if others else ""
+            raise InputError(f"layout.{key}: {problem}; {nearest.get(f'layout.{key}', '')}plan with --pin {pin}{more}")
+    modules = run.software.recompute_modules
+    if framework == "torchtitan" and layout.recompute == "selective" and modules != CORE_ATTENTION:
+        problem = f"torchtitan cannot be told {', '.join(modules)}"
+        remedy = f"{nearest['layout.recompute']}plan with --pin layout.recompute=none, or give --for megatron or nemo"
         raise InputError(f"workload.software.recompute_modules: {problem}; {remedy}")
     for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
         path, _, rule = what.partition(": ")
-        remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
+        remedy = f"{nearest.get(path, '')}plan with --set workload.software={STACKS[framework]}"
         raise InputError(f"{path}: {framework} needs {rule}; {remedy}")
+    if layout.zero_stage not in (zeros := zero_stages(framework, layout)):
+        under = " under a pipeline" if framework == "deepspeed" else " where EP is above TP x CP" * (len(zeros) == 2)
+        problem = f"{framework} has ZeRO-{', '.join(map(str, zeros))}{under} (is {layout.zero_stage})"
+        remedy = f"{nearest['layout.zero_stage']}plan with --pin layout.zero_stage={near['zero_stage']}"
+        raise InputError(f"layout.zero_stage: {problem}; {remedy}")
     if framework == "megatron":  # flags without their dashes; True: without a value
         return _stated(_parallel(run) | _training(run))
     if framework != "deepspeed":
         return _torchtitan(run) if framework == "torchtitan" else _nemo(run)
-    if layout.pipeline_parallel > 1 and layout.zero_stage > 1:
-        raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {layout.zero_stage}); pin 1")
     return {
         "train_batch_size": run.global_batch,
         "train_micro_batch_size_per_gpu": layout.microbatch_sequences,
         "gradient_accumulation_steps": layout.microbatches_per_step,
         "zero_optimization": {"stage": layout.zero_stage, "overlap_comm": True},
-        ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": True},
+        ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": run.precision.compute != "fp32"},
         "tensor_parallel": {"autotp_size": layout.tensor_parallel},
         "pipeline": {  # its stages are cut evenly
             "stages": layout.pipeline_parallel,
@@ -408,25 +439,30 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
     }
 
 
-def launch_file(run: LaunchRun, framework: str) -> str:
-    """Write a run's file for a framework, for Megatron a script. InputError: the framework cannot be told a choice."""
+def launch_file(run: LaunchRun, framework: str, differs: Sequence[str] = ()) -> str:
+    """Write a run's file for a framework, for Megatron a script; what `differs` from the plan stands in its comments.
+
+    InputError: the framework cannot be told a choice.
+    """
     if run.software.activation_offload:  # else they would stay on the GPU
         key = "workload.software.activation_offload"
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"
         raise InputError(f"{key}: {framework} cannot be told {run.software.activation_offload:g}; {remedy}")
-    keys = decided(run, framework)
-    if framework == "deepspeed":
+    keys, notes = decided(run, framework), list(differs)
+    if framework == "deepspeed":  # JSON has no comments
         return json.dumps(keys, indent=2) + "\n"
+    if counted := unsaid(run, framework):
+        notes.append(f"{UNSAID}: {'; '.join(counted)}")
     if framework == "torchtitan":
         lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
-        lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
+        lines += ['# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"', *(f"# {note}" for note in notes)]
         for name, table in keys.items():
             lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
     # Sites and racks of ranks, as far as no flag states them.
-    notes, by_site = list[str](), run.layout.data_parallel_by_site
+    by_site = run.layout.data_parallel_by_site
     if len(by_site) > 1:
-        notes = [f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}."]
+        notes.append(f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}.")
     if run.stages_in_racks == "mixed":
         have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
         ranks = "ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."

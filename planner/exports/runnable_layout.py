@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, get_args
 
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, nearest_choices
+from planner.exports.launch import LaunchRun, nearest_choices, zero_stages
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.physics.training import step_prediction
@@ -73,17 +73,20 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     by_stage = framework in ("megatron", "nemo")
     # The layouts near it: other virtual and ZeRO stages, more expert parallelism, and even layers too.
     near, machine = own | choices, machine_of(question)
-    stages, split, chunks = near["pipeline_parallel"], near["layers_per_stage"], [1]
+    stages, split, chunks = near["pipeline_parallel"], near["layers_per_stage"], [near["virtual_stages"]]
     interleaved = framework != "deepspeed" and "interleaved" in machine.software.parallelism
     if stages > 1 and not near["microbatches_per_step"] % stages and interleaved:
-        chunks = list(range(1, min(*split, 8) + 1))  # 8 are tried at most
+        chunks += [chunk for chunk in range(1, min(*split, 8) + 1) if chunk != chunks[0]]  # 8 are tried at most
     ranks, experts = near["data_parallel"] * math.prod(near[name] for name in STAGE_DEGREES), [near["expert_parallel"]]
     if machine.model.experts is not None and "expert" in machine.software.parallelism:
         count = machine.model.experts.count
         experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
     splits = sorted({tuple(even_layers(sum(split), stages))} | (set() if framework == "deepspeed" else {split}))
-    zeros = [stage for stage in machine.software.zero_stages_under(stages) if stage >= near["zero_stage"]]
-    for virtual, layers, zero, expert in product(chunks, splits, zeros, experts):
+    least = near["zero_stage"] if near["zero_stage"] == own["zero_stage"] else 0  # any that fits, where it must differ
+    stated = {zero for zero in machine.software.zero_stages_under(stages) if zero >= least}
+    for virtual, layers, zero, expert in product(chunks, splits, sorted({near["zero_stage"], *stated}), experts):
+        if zero not in zero_stages(framework, run.layout.replaced(expert_parallel=expert)):
+            continue
         layout = near | {"virtual_stages": virtual, "layers_per_stage": layers}
         layout |= {"zero_stage": zero, "expert_parallel": expert}
         most, kept = -(-max(layers) // virtual), "none" if layout["recompute"] == "full" else layout["recompute"]

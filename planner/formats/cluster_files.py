@@ -17,6 +17,7 @@ from planner.files import parse_json, read_text
 from planner.formats import kubernetes, topologies
 from planner.formats.topologies import Hostlists, plan_topology
 from planner.instance.base_types import NOT_MODELLED, Frozen
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.validation import validated
 from planner.plan.plan_files import kind_of, plan_of
 from planner.units import few
@@ -32,13 +33,15 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
 
 def topology_of(text: str, path: Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
     """Return a cluster's topology from the text of a file, as `read_topology` does."""
-    if not text.lstrip().startswith("{"):
+    objects = re.search(r"^kind: ", text, re.MULTILINE) is not None  # of Kubernetes
+    if not objects and not text.lstrip().startswith("{"):
         lines = (line.strip() for line in text.split("\n"))
         first = next((line for line in lines if line and not line.startswith("#")), "")
         if path.suffix in {".yaml", ".yml"} or first.startswith(("%YAML", "---", "- ", "-\t", "[")):
             return topologies.read_yaml(text, str(path), name)
         return topologies.read_conf(text, str(path))
-    data, source = parse_json(text, str(path)), str(path)
+    source = str(path)
+    data = kubernetes.manifests(text, source) if objects else parse_json(text, source)
     if "instances" in data:
         return kubernetes.read_topograph(data, source)
     if "items" in data:
@@ -46,7 +49,7 @@ def topology_of(text: str, path: Path, *, keys: Sequence[str] = (), name: str | 
     if "planner_version" in data:
         return plan_topology(plan_of(data, source), source)
     stated = f"is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'})"
-    formats = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
+    formats = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes or HyperNodes, or a plan"
     raise InputError(f"{source}: {stated}; give {formats}")
 
 
@@ -60,16 +63,9 @@ def topology_note(text: str) -> str | None:
 
 SINFO = 'sinfo -h -N -o "%N %t"'
 FREE, BUSY, DOWN = 0, 1, 2  # The worst of the states listed for a node counts.
-# Slurm's state names, short and long, compact-form flags last; all that is missing here is down.
-_FREE = "idle cloud dynamic_norm dynamic_future powered_down powering_up power_up pow_up ~ #"
-_BUSY = "alloc allocated mix mixed comp completing resv reserved plnd planned npc perfctrs - +"
-_DOWN = """
-    down drain drained drng draining fail failg failing error maint maintenance unk unknown futr future
-    inval invalid invalid_reg reboot boot rebooting reboot_issued reboot_requested reboot_canceled block blocked
-    pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
-"""
 DECIDING = ("partition", "partitions", "reservation", "features", "active_features", "gres", "gpus")  # who runs where
-MEANING = {word: state for state, words in enumerate((_FREE, _BUSY, _DOWN)) for word in words.split()}
+NODE_STATES = catalogue("slurm_names")["nodes"]  # of which all that is missing is down
+MEANING = {word: state for state, kind in enumerate(("free", "busy", "down")) for word in NODE_STATES[kind]}
 
 
 class NodeStates(Frozen):
@@ -146,14 +142,10 @@ def _listed(text: str, data: Mapping[str, Any] | None, source: str) -> Iterator[
         yield f"{where}.state", names, words
 
 
-# Base states and flags of a job (https://slurm.schedmd.com/job_state_codes.html), which may have several. A job with
-# any state of _HOLDING keeps its nodes, even if another has ended; those of _NEITHER leave the answer to the others.
-_HOLDING = "RUNNING SUSPENDED COMPLETING CONFIGURING POWER_UP_NODE RESIZING SIGNALING STAGE_OUT STOPPED"
-_ENDED = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
-_NEITHER = """EXPEDITING LAUNCH_FAILED RECONFIG_FAIL REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT
-    UPDATE_DB"""
-_GROUPS = ((True, _HOLDING), (False, f"PENDING {_ENDED}"), (None, _NEITHER))
-HOLDS: Mapping[str, bool | None] = {state: holds for holds, states in _GROUPS for state in states.split()}
+JOB_STATES = catalogue("slurm_names")["jobs"]
+HOLDS: Mapping[str, bool | None] = {
+    state: holds for kind, holds in (("holds", True), ("ended", False), ("neither", None)) for state in JOB_STATES[kind]
+}
 REMEDY = "give what `squeue --json` or `scontrol show job` prints"
 _STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # several are parted by blanks
 

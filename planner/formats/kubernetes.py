@@ -8,22 +8,14 @@ from typing import Any
 from planner.cluster.placement import Placement
 from planner.cluster.topology import Topology
 from planner.errors import InputError, shown
-from planner.formats.topologies import children_of, from_layers, gpus_of_node, heights, leaf_of
-from planner.formats.yaml_text import dump
+from planner.formats.topologies import TopologyRow, children_of, from_layers, gpus_of_node, heights, leaf_of, tree
+from planner.formats.yaml_text import dump, read_yaml_data
+from planner.instance.catalogue_entries import catalogue
 
-# Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
-DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique")
+# Labels of nodes: of the scale-up domain, and families that name the switches above; that with most keys is taken.
+DOMAIN_LABELS: tuple[str, ...] = tuple(catalogue("node_labels")["domains"]["keys"])
+FAMILIES: list[list[str]] = [keys for keys in catalogue("node_labels")["switches"].values() if isinstance(keys, list)]
 TIER = "fabric.topograph.run/tier-{}"
-# Labels that name the switches above a node, leaf first, by who writes them; that with most keys on nodes is taken.
-# topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
-FAMILIES: tuple[tuple[str, ...], ...] = (
-    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("leaf", "spine", "core")),
-    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("block", "spine", "datacenter")),
-    ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
-    tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in (4, 3, 2, 1)),
-    ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
-    ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
-)
 _TIER = re.compile(re.escape(TIER.format("")) + r"(\d{1,2})", re.ASCII)
 QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
 HOSTNAME = "kubernetes.io/hostname"
@@ -58,8 +50,48 @@ def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
     return from_layers(source, rows)
 
 
+def manifests(text: str, source: str) -> dict[str, Any]:
+    """Return the objects of Kubernetes' YAML, of one document or several, as `kubectl get -o json` lists them."""
+    items, lines = list[Any](), 0  # before a document, so that its faults are told with the line of the file
+    for part in re.split(r"^---[^\n]*$", text, flags=re.MULTILINE):
+        data = read_yaml_data("\n" * lines + part, source)
+        listed = data.get("items") if isinstance(data, dict) else None
+        items += listed if isinstance(listed, list) else [data] if data else []
+        lines += part.count("\n")
+    return {"items": items}
+
+
+def _hypernode_tree(items: Iterable[dict[str, Any]], source: str) -> Topology:
+    rows = []
+    for item in items:
+        try:
+            name, members = item["metadata"]["name"], item["spec"]["members"]
+            named = [(member["type"], member["selector"]["exactMatch"]["name"]) for member in members]
+        except (KeyError, TypeError):
+            rule = "must have a name, and members by exactMatch as `planner topology --format volcano` writes them"
+            raise InputError(f"{source}: HyperNode {shown(item.get('metadata'))}: {rule}; complete it") from None
+        below = (tuple(own for kind, own in named if kind == wanted) for wanted in ("Node", "HyperNode"))
+        rows.append(TopologyRow(f"HyperNode {name}", name, *below))
+    return tree(source, rows)
+
+
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
-    """Read the topology of Kubernetes nodes by label `keys` or a known family; a node has all, a control plane none."""
+    """Read the topology of Kubernetes nodes by label `keys`, Kueue's levels or a known family, or of HyperNodes.
+
+    A node has all the labels, one of the control plane none.
+    """
+    objects = [item for item in data["items"] if isinstance(item, dict)] if isinstance(data["items"], list) else []
+    by_kind = {kind: [item for item in objects if item.get("kind") == kind] for kind in ("HyperNode", "Topology")}
+    if by_kind["HyperNode"]:
+        return _hypernode_tree(by_kind["HyperNode"], source)
+    if by_kind["Topology"]:
+        levels = _object(by_kind["Topology"][0], "spec", f"{source}: Topology").get("levels") or []
+        named = [level.get("nodeLabel") for level in levels if isinstance(level, dict)]
+        if RANK in named:
+            remedy = "give that of the cluster, as `planner topology --format kueue` writes it"
+            raise InputError(f"{source}: is the placement of one job; {remedy}")
+        keys = keys or [key for key in reversed(named) if isinstance(key, str) and key != HOSTNAME]
+        data = {"items": [item for item in objects if item.get("kind") == "Node"]}
     nodes = []
     for where, name, item in _items(data, source):
         labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")

@@ -33,13 +33,7 @@ _HEREDOC = re.compile(r"(?<!<)<<(?!<)-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1.*?^[ \t]*\
 OVERRIDE = re.compile(r"\+{0,2}([a-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 # Flags by which a command in quotes is known to start a training run.
 _STARTS = re.compile(r"--(nnodes|nproc|parallelism\.|training\.|tensor|pipeline|micro.batch|global.batch)")
-# The variables that Slurm sets from an option.
-_SLURM = {
-    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
-    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
-    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
-}
+_SLURM: dict[str, list[str]] = catalogue("slurm_names")["variables"]  # that it sets from an option
 # Options of Megatron Bridge's performance scripts, with the override or flag that each sets.
 RECIPE_OPTIONS: dict[str, str] = catalogue("framework_keys")["nemo"]["options"]
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {

@@ -31,9 +31,7 @@ class GridOptions:
     authorities: Annotated[
         Path | None, "Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
     ] = None
-    headroom_share: Annotated[
-        float | None, "Headroom as a share of peak demand; of installed capacity where no file has demand."
-    ] = None
+    headroom_share: Annotated[float | None, "Headroom over peak demand, or where no file has it over capacity."] = None
     energy_usd_per_mwh: Annotated[float | None, "Price where --authorities gives none."] = None
     interconnection: Annotated[str | None, "Synchronous area where neither files nor --authorities name it."] = None
     spare_share: Annotated[float, "Share of installed capacity that can feed sites."] = 1.0
@@ -63,16 +61,10 @@ class FabricWish:
     hosts: Annotated[int | None, "Hosts, or racks, that the fabric joins; all are cabled."] = None
     gpus_per_host: Annotated[int | None, "GPUs of a host, each with its NIC."] = None
     nic_gbps: Annotated[float | None, "Rate of one NIC, in Gb/s."] = None
-    switch: Annotated[
-        list[str] | None, "Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."
-    ] = None
+    switch: Annotated[list[str] | None, "One of `planner catalogue switches`, or PORTSxGBPS:DOLLARS:WATTS."] = None
     family: Annotated[list[str] | None, "rail (unless given), rack, rail-only, dragonfly or dragonfly+."] = None
-    oversubscription: Annotated[
-        str | None, "Most rate down to rate up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given."
-    ] = None
-    survives: Annotated[
-        str | None, "Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none."
-    ] = None
+    oversubscription: Annotated[str | None, "Most rate down to up: 4:1, by tier 1:1,7:1, or any; else 1:1."] = None
+    survives: Annotated[str | None, "Loss that cuts no two leaves: one_spine (usual), one_leaf_uplink, none."] = None
     planes: Annotated[int | None, "Planes of the fabric."] = None
     max_lanes: Annotated[int | None, "Most networks of a NIC's lanes: 1 unless given."] = None
     rails_per_leaf: Annotated[int | None, "Most GPUs of a host at a leaf of the family rail: any unless given."] = None

@@ -78,6 +78,10 @@ class CsvRow:
             raise self.wrong(column, f"must be a finite number{bounds}", remedy or "correct it, or remove the row")
         return value
 
+    def place(self, latitude: str, longitude: str) -> tuple[float, float]:
+        """Return the latitude and longitude in two cells of a grid's table, in degrees."""
+        return self.number(latitude, low=-90, high=90), self.number(longitude, low=-180, high=180)
+
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
         """Return the error that names a cell of a grid's table, its file and line."""
         where, is_ = f"column {column!r}", repr(self.cells[column])

@@ -14,23 +14,21 @@ from planner.errors import InputError
 from planner.files import read_text
 from planner.imports.command_options import GridOptions
 from planner.imports.grid_drafts import CsvRow, CsvTable, Draft, DraftBranch, Imported, assemble, by_name, read_table
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.grid import PowerNode
 from planner.physics.site.grid import BASE_MVA
 from planner.physics.site.wan import EARTH_RADIUS_KM, Place, great_circle_km
 from planner.units import few
 
-# Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
-ID = ("eia_plant_id", "plant_id", "Plant Code")
-LATITUDE = ("lat", "latitude", "Latitude")
+# Names of the column of a capacity: short ones, and that of EIA-860's "Generator" sheet.
 CAPACITY = ("capacity_mw", "nameplate_mw", "Nameplate Capacity (MW)")
 # NERC regions of the other synchronous areas; the rest of the contiguous states and provinces is eastern.
 AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
-# MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
-COLUMNS = {
-    "bus": ("BUS_I", "BUS_TYPE", "PD", "QD", "GS", "BS", "BUS_AREA", "VM", "VA", "BASE_KV"),
-    "gen": ("GEN_BUS", "PG", "QG", "QMAX", "QMIN", "VG", "MBASE", "GEN_STATUS", "PMAX"),
-    "branch": ("F_BUS", "T_BUS", "BR_R", "BR_X", "BR_B", "RATE_A", "RATE_B", "RATE_C", "TAP", "SHIFT", "BR_STATUS"),
-}
+_TABLES = catalogue("grid_tables")
+# The columns that a table is recognised by, each by any of its names, by the table's role.
+ROLES: dict[str, list[list[str]]] = {role: own for role, own in _TABLES["roles"].items() if role != "note"}
+ID, LATITUDE = ROLES["plants"]
+COLUMNS: dict[str, list[str]] = {name: _TABLES["matpower"][name] for name in ("bus", "gen", "branch")}
 _OPENS = re.compile(r"^\s*(?:\w+\.)?(bus|gen|branch|dcline)\s*=\s*\[")
 _BASE = re.compile(r"^\s*(?:\w+\.)?baseMVA\s*=\s*([^;]*)")
 _TABLE = r"(?:\w+\.)?(?:bus|gen|branch)\s*"
@@ -171,7 +169,7 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
             number = f"{int(row.number(bus, low=1))}"
             if number in places:
                 raise row.wrong(bus, "is given twice", "keep one row")
-            places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
+            places[number] = row.place(lat, lon)
     without = [number for number in live if number not in places]
     if without and options.place is not None:
         places |= dict.fromkeys(without, options.place)
@@ -186,8 +184,8 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
     nodes = []
     for number, row in live.items():
         area, voltage = f"area-{row.number('BUS_AREA'):g}", f"{row.number('BASE_KV'):g} kV"
-        figures = {"load_mw": row.number("PD"), "note": voltage}
-        nodes.append(_node(f"bus-{number}", area, places[number], units[number], **figures))
+        own = units[number]
+        nodes.append(_node(f"bus-{number}", area, places[number], sum(own), own, voltage, row.number("PD")))
     notes = counted(
         (len(buses) - len(live), "isolated buses left out"),
         (idle, "generators out of service, or dispatchable loads, left out"),
@@ -213,9 +211,12 @@ def _ends(row: CsvRow, start: str, end: str, places: Mapping[str, CsvRow], what:
     return ends
 
 
-def _node(name: str, area: str, place: Place, units: Sequence[float], **figures: Any) -> PowerNode:
-    figures = {"generation_mw": sum(units), "largest_unit_mw": max(units, default=None)} | figures
-    return PowerNode(id=name, balancing_authority=area, latitude=place[0], longitude=place[1], **figures)
+def _node(
+    name: str, area: str, place: Place, mw: float, units: list[float], note: str | None, load_mw: float = 0.0
+) -> PowerNode:
+    """Return a grid's node that can feed `mw` from units, of which the largest may not be known."""
+    at: dict[str, Any] = {"latitude": place[0], "longitude": place[1], "generation_mw": mw, "load_mw": load_mw}
+    return PowerNode(id=name, balancing_authority=area, largest_unit_mw=max(units, default=None), note=note, **at)
 
 
 def _case_draft(nodes: list[PowerNode], branches: list[DraftBranch], **stated: Any) -> Draft:
@@ -246,8 +247,8 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         area, load_mw = f"area-{row.text('Area')}", row.number("MW Load", low=0)
         voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
         note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part) or None
-        place = row.number("lat", low=-90, high=90), row.number("lng", low=-180, high=180)
-        nodes.append(_node(f"bus-{number}", area, place, units[number], load_mw=load_mw, note=note))
+        own, place = units[number], row.place("lat", "lng")
+        nodes.append(_node(f"bus-{number}", area, place, sum(own), own, note, load_mw))
     if "branch" in tables:
         tables["branch"].need_all("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio")
         for row in tables["branch"].rows:
@@ -271,8 +272,7 @@ class Plant(NamedTuple):
     id: str
     name: str
     state: str
-    latitude: float
-    longitude: float
+    place: Place
     mw: float
     largest_unit_mw: float | None
     authority: str
@@ -295,8 +295,7 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
             id=name,
             name=row.text(called),
             state=row.cells[state] if state else "",
-            latitude=row.number(latitude, low=-90, high=90),
-            longitude=row.number(longitude, low=-180, high=180),
+            place=row.place(latitude, longitude),
             mw=row.number(capacity, low=0) if capacity else sum(units[name]),
             largest_unit_mw=max(units[name], default=None),
             authority=row.cells[authority],
@@ -339,9 +338,8 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
             name += f"-{_slug(first.id)}"
         used.add(name)
         units = [plant.largest_unit_mw for plant in own if plant.largest_unit_mw is not None]
-        figures = {"generation_mw": sum(plant.mw for plant in own)}
         note = few([f"{plant.name} {plant.mw:,.0f} MW" for plant in own], 3)
-        nodes.append(_node(name, first.authority, (first.latitude, first.longitude), units, **figures, note=note))
+        nodes.append(_node(name, first.authority, first.place, sum(plant.mw for plant in own), units, note))
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {_file_names(tables)}",
@@ -363,7 +361,7 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
     for plant in sorted(plants, key=lambda plant: plant.id):
         by_authority[plant.authority].append(plant)
     for _, own in sorted(by_authority.items()):
-        lat, lon = np.radians([(plant.latitude, plant.longitude) for plant in own]).T
+        lat, lon = np.radians([plant.place for plant in own]).T
         points = np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
         left = np.argsort([-plant.mw for plant in own], kind="stable")
         while left.size:
@@ -384,10 +382,7 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             raise row.wrong("interconnect", problem, "split the group in two")
     if not zones:
         raise InputError(f"{table.file}: has no zones below its header; add rows")
-    places: dict[str, Place] = {
-        zone: (row.number("lat", low=-90, high=90), row.number("lon", low=-180, high=180))
-        for zone, row in zones.items()
-    }
+    places: dict[str, Place] = {zone: row.place("lat", "lon") for zone, row in zones.items()}
     corridors = tables.get("interfaces")
     branches = tuple(_branches(corridors, zones)) if corridors else ()
     shut = len(corridors.rows) - len(branches) if corridors else 0
@@ -403,9 +398,8 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
             by_state[row.text("state")].append(zone)
         mw = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))  # by authority and planning group
         for plant in plants:
-            here = plant.latitude, plant.longitude
             if zones_there := by_state.get(plant.state):
-                nearest = min(zones_there, key=lambda zone: great_circle_km(*here, *places[zone]))
+                nearest = min(zones_there, key=lambda zone: great_circle_km(*plant.place, *places[zone]))
                 installed[nearest] = installed.get(nearest, 0.0) + plant.mw
                 mw[plant.authority][zones[nearest].text("planning_group")] += plant.mw
         notes.append("each plant counts in the nearest zone of its state")
@@ -425,9 +419,8 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     return Draft(
         source=f"Zones and interfaces {_file_names(tables)}",
         nodes=tuple(
-            _node(zone, row.text("planning_group"), places[zone], [], generation_mw=installed.get(zone, 0.0), note=note)
-            for zone, row in zones.items()
-            for note in [f"zone in {row.text('state')}"]
+            _node(zone, row.text("planning_group"), at, installed.get(zone, 0.0), [], f"zone in {row.text('state')}")
+            for (zone, row), at in zip(zones.items(), places.values(), strict=True)
         ),
         plants_known="plants" in tables,
         branches=branches,
@@ -451,17 +444,6 @@ def _branches(table: CsvTable, zones: dict[str, CsvRow]) -> Iterator[DraftBranch
 
 
 FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
-# A table's role, and the columns that it is recognised by, each by any of its names; the first that fits is chosen.
-ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
-    ("gen", (("GEN UID",), ("Bus ID",))),
-    ("bus", (("Bus ID",), ("BaseKV", "MW Load"))),
-    ("branch", (("From Bus",), ("To Bus",))),
-    ("zones", (("zone",), ("interconnect", "planning_group"))),
-    ("interfaces", (("from",), ("to",), ("mw_forward", "mw_reverse"))),
-    ("generators", (ID, ("Generator ID", "generator_id"))),
-    ("plants", (ID, LATITUDE)),
-    ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
-)
 # The reader of each format, the table that it must have, and the further ones that it can use.
 READERS: dict[str, tuple[Callable[[dict[str, CsvTable], GridOptions], Draft], str, tuple[str, ...]]] = {
     "rts-gmlc": (read_rts_gmlc, "bus", ("branch", "gen")),
@@ -484,7 +466,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     tables: dict[str, CsvTable] = {}
     for path in files:
         table = read_table(path)
-        role = next((role for role, columns in ROLES if all(table.find(*names) for names in columns)), None)
+        role = next((role for role, columns in ROLES.items() if all(table.find(*names) for names in columns)), None)
         if role is None:
             problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
             raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")

@@ -12,7 +12,7 @@ from planner.cluster.hostlists import fold_names, natural
 from planner.cluster.placement import Placement
 from planner.errors import InputError
 from planner.exports import launch
-from planner.exports.launch import SHARDING, LaunchRun
+from planner.exports.launch import NEMO_NAMES, SHARDING, LaunchRun, nemo_names
 from planner.files import leaves, parse_json
 from planner.formats import placed_job
 from planner.formats.recipe_text import TableText
@@ -35,16 +35,6 @@ LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
     r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
 )
-# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others have
-# the flag's name, in the table `model` unless it is listed there.
-NEMO_NAMES: dict[str, list[str]] = megatron_flags.FRAMEWORK_KEYS["nemo"]["names"]
-
-
-def nemo_names(flag: str) -> tuple[str, ...]:
-    """Return, to read a NeMo training run, its keys that correspond to a flag of Megatron."""
-    return tuple(NEMO_NAMES.get(flag, [f"model.{flag.replace('-', '_')}"]))
-
-
 # The keys of a framework that say each choice of a layout. A choice that the file has as the plan does is not touched.
 # The degree of experts' tensors follows from both degrees that name it, where it is left out.
 KEYS: dict[str, dict[str, list[str]]] = {

@@ -187,13 +187,18 @@ SAME = 1e-12  # relative: sums in another order differ by less
 
 
 def sides_of_rows(path: Path, index: int | None, *, several: bool) -> list[Side]:
-    """Return rows of a sweep as sides of a comparison, all of them or the one of an index."""
+    """Return rows of a sweep, of limits or of fabrics as sides of a comparison, all of them or the one of an index."""
     if path.suffix not in (*LINES, *TABLES):
         raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
     sides = []
-    for row in sorted(read_flat_rows(path), key=lambda row: row.get("index", -1)):
-        if not {"index", "key", "status"} <= row.keys():
-            raise InputError(f"{path}: is no table of a sweep; its columns must hold index, key and status")
+    # Rows that are no sweep's have no index of their own: their place in the file is theirs.
+    placed = ({"index": place, "key": "", **row} for place, row in enumerate(read_flat_rows(path)))
+    for row in sorted(placed, key=lambda row: row["index"]):
+        if "status" not in row:
+            tables = "`planner sweep`, `frontier`, `limits` or `fabric pareto`"
+            raise InputError(
+                f"{path}: is no table of {tables}: it has no column status; give one that -o of these writes"
+            )
         if index in (None, row["index"]):
             names = list(row)
             point = {name: row[name] for name in names[names.index("key") + 1 : names.index("status")]}
@@ -201,7 +206,7 @@ def sides_of_rows(path: Path, index: int | None, *, several: bool) -> list[Side]
             name = point_text(point) or f"#{row['index']}"
             sides.append(Side(f"{path.stem} {name}" if several else name, figures))
     if not sides:
-        raise InputError(f"{path}: has no row of index {index}; give an index of the rows of `planner sweep`")
+        raise InputError(f"{path}: has no row of index {index}; give the index of one of its rows, from 0")
     return sides
 
 

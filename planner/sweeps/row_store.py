@@ -252,12 +252,13 @@ def parse_rows(path: Path, data: bytes) -> list[Row]:
     return list(rows.values())
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write all rows of a sweep at once, in the form that the ending asks for: lines, CSV or Parquet."""
+def write_rows(path: Path, rows: Sequence[Row | dict[str, Any]]) -> None:
+    """Write all rows of a sweep at once, or rows of other figures, as the ending asks: lines, CSV or Parquet."""
     if path.suffix in TABLES:
-        write_table(path, [row.flat() for row in rows])
-    else:
-        write_atomically(path, "".join(row.model_dump_json(exclude_none=True) + "\n" for row in rows))
+        write_table(path, [row.flat() if isinstance(row, Row) else flattened(row) for row in rows])
+        return
+    lines = (row.model_dump_json(exclude_none=True) if isinstance(row, Row) else json.dumps(row) for row in rows)
+    write_atomically(path, "".join(f"{line}\n" for line in lines))
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

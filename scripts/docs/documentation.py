@@ -3,7 +3,7 @@
 A page's fenced blocks run in order in a fresh folder with links to the repository's `instances` and `scripts`:
 
 - ```console: `$ command` lines, each with the output below it, run by bash in the repository's environment;
-- ```python: run by Python;
+- ```python: run by Python; a ```text block right below it is its output;
 - a block below `<!-- file NAME -->`: written to that file.
 
 Other words of the comment above a block, by commas: `slow` (its commands are only parsed here), `exit N` (the status
@@ -32,6 +32,7 @@ BLOCK = re.compile(
     r"(?:<!-- (?P<words>[^\n]*?) -->\n+)?```(?P<language>console|python|json|csv|text|conf)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+OUTPUT = re.compile(r"\n\s*```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMES = re.compile(r"\b\d[\d,.]*(?= (?:s|ms|points/min)\b)")
 WORD = re.compile(r"slow|stable|exit \d+|file \S+")
 READ = re.compile(r"[\w./-]+\.(?:json|jsonl|csv|py|m|conf|yaml|html|svg|txt)")
@@ -50,6 +51,7 @@ class Block:
     body: str
     words: tuple[str, ...]
     span: tuple[int, int]  # of the body in the page
+    output: re.Match[str] | None = None  # of a program, as the page shows it
 
     @property
     def where(self) -> str:
@@ -88,9 +90,9 @@ def blocks(page: str, text: str) -> Iterator[Block]:
         words = tuple(w.strip() for w in (match["words"] or "").split(","))
         known = words if all(WORD.fullmatch(w) for w in words) else ()
         line = text.count("\n", 0, match.start("body"))
-        block = Block(
-            page=page, line=line, language=match["language"], body=match["body"], words=known, span=match.span("body")
-        )
+        below, language = OUTPUT.match(text, match.end()), match["language"]
+        own: dict[str, Any] = {"line": line, "words": known, "span": match.span("body"), "output": below}
+        block = Block(page=page, language=language, body=match["body"], **own)
         if block.file or block.language in ("console", "python"):
             yield block
 
@@ -120,7 +122,8 @@ def run(block: Block, folder: Path, python: str = sys.executable, here: Here | N
     if block.file:
         (folder / block.file).write_text(block.body)
         return []
-    asked = [(block.body, [])] if block.language == "python" else block.commands
+    output = block.output[1].splitlines() if block.output else []
+    asked = [(block.body, output)] if block.language == "python" else block.commands
     found, seconds = [], SLOW_SECONDS if "slow" in block.words else SECONDS
     for command, shown in asked:
         program = [python, "-c", command] if block.language == "python" else ["bash", "-o", "pipefail", "-c", command]
@@ -220,6 +223,8 @@ def renewed(page: str, *, slow: bool) -> str:
                     print(
                         f"{block.where}: {r.command!r} ended with {r.status}, not {status}\n{r.errors}", file=sys.stderr
                     )
+            if block.output and ran and block.language == "python":
+                fresh.append((block.output.span(1), "".join(f"{line}\n" for r in ran for line in r.printed)))
             if block.language == "console" and not block.file:
                 fresh.append(
                     (block.span, "".join(f"$ {r.command}\n" + "".join(f"{line}\n" for line in r.printed) for r in ran))

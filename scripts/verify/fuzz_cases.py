@@ -123,7 +123,7 @@ def _plans() -> list[Subject]:
         ["compare", "@", "plan.json"],
         ["report", "@", "-o", "page.html"],
         *(
-            ["fabric", "export", "@", "--site", "e1", "--format", f, "-o", f"out.{f}"]
+            ["fabric", "export", "@", "--site", "e1", "--format", f, "-o", f"out-{f}"]
             for f in ("csv", "bom", "graphml", "dot", "svg", "netbox", "failure-domains")
         ),
         ["fabric", "export", "@", "--site", "e1", "--format", "slurm-yaml", "-o", "out"],

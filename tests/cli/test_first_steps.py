@@ -39,11 +39,11 @@ def test_version_and_help() -> None:
 def test_catalogue_of_all_and_of_one() -> None:
     """All kinds without an argument, one entry whole, the instances that ship; others are refused with the nearest."""
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
-    # Of predictions, of racks, in whose table it is, of first instances, and of frameworks and their files: nothing
+    # Of predictions, of racks, in whose table it is, of first instances, of frameworks and of other tools: nothing
     # names their entries.
     unnamed = {"step_errors", "constant_support", "plausible_ranges", "rack_accelerators", "fabric_parts"}
     unnamed |= {"flag_effects", "framework_keys", "framework_rules", "config_families", "allowed_ranges"}
-    unnamed.add("first_places")
+    unnamed |= {"first_places", "grid_tables", "netbox", "node_labels", "slurm_names"}
     listed = {line.split()[0] for line in invoke("catalogue").output.splitlines()}
     assert listed == set(KINDS) == (files - unnamed) | {"instances"}
     for kind in ("models", "accelerators", "racks", "switches", "media", "precisions", "software"):

@@ -164,8 +164,11 @@ def test_points_of_utilisation_are_written_as_the_ending_says(tmp_path: Path, mo
     point = LimitPoint(**known, status="optimal", shares={"gemm": 0.5})
     monkeypatch.setattr("planner.limits", lambda *_, **__: [point])
     for name in ("points.csv", "points.jsonl"):
-        assert invoke("limits", "limits-h100", "-o", tmp_path / name).exit_code == 0
+        assert invoke("limits", "limits-h100", "-q", "-o", tmp_path / name).exit_code == 0
         assert [row["shares.gemm"] for row in read_flat_rows(tmp_path / name)] == [0.5]
+        assert "shares.gemm" in invoke("compare", tmp_path / name, tmp_path / name).stdout
+    (tmp_path / "points.csv").write_text("flop,use\n1,2\n")
+    assert "is no table of `planner sweep`" in refusal(invoke("compare", *[tmp_path / "points.csv"] * 2))
 
 
 def printed(width: int | None, *args: str | Path, status: int = 0) -> str:

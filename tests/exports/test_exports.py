@@ -197,9 +197,13 @@ def test_command_writes_files(tmp_path: Path) -> None:
     (["--format", "csv"], "--site: must be one of e1, w1"),
     (["--format", "csv", "--site", "x"], "(is 'x')"),
     (["--format", "graphml", "--site", "e1", "--detail", "all"], "--detail: must be one of auto"),
+    (["--format", "csv", "--site", "e1", "--detail", "pod"], "--detail pod: is of graphml and dot alone; leave it out"),
+    (["--format", "svg", "--site", "e1", "-o", "x.png"], "x.png: --format svg ends in .svg; rename it"),
+    (["--format", "bom", "--site", "e1", "-o", "x.dot"], "ends in .csv; rename it, or give --format dot"),
+    (["--format", "netbox", "--site", "e1", "-o", "x.csv"], "ends in .zip; rename it, or give --format csv or bom or"),
 ])  # fmt: skip
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
-    assert message in refusal(command(tmp_path, "export", *options, "-o", tmp_path / "out"))
+    assert message in refusal(command(tmp_path, "export", "-o", tmp_path / "out", *options))  # the last -o holds
     with pytest.raises(InputError, match="planner check"):
         built_fabric(edited(PLAN, fabric__sites__e1__tiers=[]), "e1")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.cluster.topology import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.formats.cluster_files import TOPOLOGY_WRITERS, read_topology
-from planner.formats.topologies import plan_topology, read_conf, read_yaml, write_conf, write_yaml
+from planner.formats.topologies import leaf_of, plan_topology, read_conf, read_yaml, write_conf, write_yaml
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan
@@ -341,6 +341,18 @@ def test_kueue_labels_read_back(tmp_path: Path) -> None:
     objects = list(yaml.safe_load_all(TOPOLOGY_WRITERS["kueue"](tree)))
     found = _read(tmp_path, {"items": [o for o in objects if o["kind"] == "Node"]})
     assert (_parents(found), found.blocks) == (_parents(tree), tree.blocks)
+    for form in ("kueue", "volcano"):  # the file itself, too
+        (file := tmp_path / "own.yaml").write_text(TOPOLOGY_WRITERS[form](tree))
+        read = read_topology(file)
+        assert _parents(read) == _parents(tree) and leaf_of(read) == leaf_of(tree)
+    for text, problem in (
+        (file.read_text().replace("exactMatch", "regexMatch", 1), "HyperNode .*members by exactMatch"),
+        ("kind: Topology\nspec: {levels: [{nodeLabel: planner/rank}]}\n---\nkind: Node\n", "is the placement"),
+        ("kind: Node\n---\n- [1\n", "line 4: is no YAML"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=rf"own\.yaml: {problem}"):
+            read_topology(file)
 
 
 OTHER = """{ [] {} {"items":3} {"items":[{"kind":"Pod"}]} {"items":[{"metadata":{}}]}

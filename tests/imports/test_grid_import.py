@@ -117,7 +117,7 @@ def test_a_grid_is_geojson(tmp_path: Path, names: str) -> None:
 
 def plant(number: int, latitude: float, longitude: float, mw: float, authority: str) -> read_grid.Plant:
     return read_grid.Plant(
-        id=str(number), name=f"plant {number}", state="", latitude=latitude, longitude=longitude, mw=mw,
+        id=str(number), name=f"plant {number}", state="", place=(latitude, longitude), mw=mw,
         largest_unit_mw=None, authority=authority, region="",
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ LISTS = st.lists(
 
 
 def km(a: read_grid.Plant, b: read_grid.Plant) -> float:
-    return great_circle_km(a.latitude, a.longitude, b.latitude, b.longitude)
+    return great_circle_km(*a.place, *b.place)
 
 
 def by_hand(given_plants: list[read_grid.Plant], radius: float) -> list[set[str]]:

@@ -37,6 +37,7 @@ from planner.planning.load import load_instance, question_of
 from planner.planning.site_fabrics import frontier, request_of
 from planner.report.summary import summary
 from planner.solvers.search_deadline import OutOfTimeError
+from planner.sweeps.row_store import read_flat_rows
 
 # Switches of each tier and links between switches as published, of hosts of eight GPUs unless said. Switches have
 # 64 ports of 400 Gb/s where no others are named.
@@ -597,7 +598,7 @@ def test_none_is_an_answer_and_no_time_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("axes", [[], ["--axes", "time"], ["--axes", "leaf,splits"]])
 def test_rows_are_printed_and_can_be_drawn(tmp_path: Path, axes: list[str]) -> None:
     """A table has a line a design and a head; JSON and the rows that the plot takes hold every figure of each."""
-    rows, picture = tmp_path / "rows.jsonl", tmp_path / "frontier.svg"
+    rows, picture, cells = tmp_path / "rows.jsonl", tmp_path / "frontier.svg", tmp_path / "rows.csv"
     shown, data = pareto(tmp_path, *axes, "-o", str(rows)), json.loads(pareto(tmp_path, *axes, "--json").stdout)
     of = "-x", "cost_usd", "-y", "pipeline_send_slowdown", "--color", "leaf_domain_racks"
     drawn = invoke("plot", rows, *of, "-o", picture)
@@ -605,11 +606,14 @@ def test_rows_are_printed_and_can_be_drawn(tmp_path: Path, axes: list[str]) -> N
     assert len(rows.read_text().splitlines()) == len(shown.stdout.splitlines()) - 1 == len(data) > 0
     assert {"site", "cost_usd", "unavoidable_splits", "power_mw", "leaf_domain_racks"} <= set(data[0])
     assert "<svg" in picture.read_text()
+    assert pareto(tmp_path, *axes, "-o", str(cells)).exit_code == 0 and "cost_usd" in invoke("compare", cells).stdout
+    assert [row["cost_usd"] for row in read_flat_rows(cells)] == [row["cost_usd"] for row in data]
 
 
 @each(("options", "words"), [
     (["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean 'time'"),
-    (["--axes", ""], "is no axis"), (["-o", "rows.csv"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
+    (["--axes", ""], "is no axis"), (["-o", "rows.txt"], ".jsonl"), (["--leaf-sizes", "4,x"], "--leaf-sizes"),
+    (["--pin", "fabric.planes=2"], "--pin: "),
 ])  # fmt: skip
 def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
     """An axis that is not known, cost alone and a file of another kind are refused with what to write."""

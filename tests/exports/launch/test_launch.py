@@ -261,15 +261,16 @@ REPEATS = {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]}
 
 
 @each(("framework", "choices", "complaint"), [
-    ("torchtitan", {"zero_stage": 1}, "zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3"),
+    ("torchtitan", {"zero_stage": 1}, "torchtitan has ZeRO-0, 2, 3 (is 1); leave out --exact to take the nearest"),
     ("torchtitan", {"sequence_parallel": False, "zero_stage": 3}, "sequence_parallel: torchtitan needs true under TP"),
     ("torchtitan", REPEATS, "cannot be told [3, 3, 3, 4]"),
-    ("deepspeed", {"zero_stage": 2}, "zero_stage: DeepSpeed has 0 or 1 under a pipeline (is 2)"),
+    ("deepspeed", {"zero_stage": 2}, "zero_stage: deepspeed has ZeRO-0, 1 under a pipeline (is 2); leave out --exact"),
+    ("deepspeed", {"context_parallel": 2, "data_parallel": 16}, "cannot be told 2; plan with --pin layout.context_par"),
     ("deepspeed", {"layers_per_stage": UNEVEN}, "layers_per_stage: deepspeed needs as many on each stage (are "),
-    ("deepspeed", {"virtual_stages": 5}, "virtual_stages: deepspeed cannot be told 5; plan with --pin"),
+    ("deepspeed", {"virtual_stages": 5}, "virtual_stages: deepspeed cannot be told 5; leave out --exact"),
     ("deepspeed", {"recompute": "selective"}, "deepspeed needs none or full (is 'selective'); leave out --exact"),
     ("megatron", REPEATS, "leave out --exact"),
-    ("megatron", {"schedule": "zb-h1"}, "layout.schedule: megatron cannot be told 'zb-h1'; plan with --pin"),
+    ("megatron", {"schedule": "zb-h1"}, "layout.schedule: megatron cannot be told 'zb-h1'; leave out --exact"),
 ])  # fmt: skip
 def test_refused_layouts(framework: str, choices: dict[str, Any], complaint: str) -> None:
     run, _, _ = run_for("llama3-70b", DENSE | choices)
@@ -307,7 +308,9 @@ def test_experts_are_whole_on_their_gpu() -> None:
     odd = replace(apart, layout=apart.layout.replaced(sequence_parallel=True), sequence_length=4_097)
     with pytest.raises(InputError, match=r"sequence_length: megatron needs a multiple of TP x CP, 2 \(is 4,097\); "):
         launch_file(odd, "megatron")
-    titan = launch_file(run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0], "torchtitan")
+    titan = launch_file(run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 2})[0], "torchtitan")
+    with pytest.raises(InputError, match=r"torchtitan has ZeRO-2, 3 where EP is above TP x CP \(is 0\); leave"):
+        launch_file(run_for("mixtral-8x7b", MIXTURE | {"zero_stage": 0})[0], "torchtitan")
     assert "expert_tensor_parallel_degree = 1\n" in titan
     assert layout_of_run(back("megatron", run), instance, "x")["layout.expert_parallel"] == 8
 
@@ -475,6 +478,39 @@ def test_the_nearest_is_told(tmp_path: Path) -> None:
     assert "layout.recomputed_layers_per_stage: megatron runs none in place of 3, 3, 3, 4\n" in out.stderr
     assert "predicted step: " in out.stderr and "% on the plan's layout" in out.stderr
     assert invoke(*command, "--exact").exit_code != 0
+
+
+@each(("framework", "choices", "told"), [
+    ("torchtitan", {"zero_stage": 1}, "layout.zero_stage: torchtitan runs 0 in place of 1"),
+    ("deepspeed", {"virtual_stages": 5, "microbatches_per_step": 32}, "virtual_stages: deepspeed runs 1 in place of 5"),
+    ("deepspeed", {"zero_stage": 3}, "layout.zero_stage: deepspeed runs 1 in place of 3"),
+])  # fmt: skip
+def test_a_layout_that_the_framework_does_not_run_is_told_in_the_file(framework, choices, told, tmp_path):
+    """What differs is told on stderr and in the file's comments, of which JSON has none; --exact alone refuses it."""
+    (tmp_path / "plan.json").write_text(run_for("llama3-70b", DENSE | choices)[1].model_dump_json())
+    command = ["export", "launch", tmp_path / "plan.json", "--for", framework]
+    done = invoke(*command)
+    assert done.exit_code == 0 and told in done.stderr and "predicted step: " in done.stderr
+    of_json = "--sequence-parallel of Megatron-DeepSpeed" in done.stderr
+    assert of_json if framework == "deepspeed" else f"# {told}\n" in done.stdout
+    assert "leave out --exact" in refusal(invoke(*command, "--exact"))
+
+
+@each(("framework", "said"), [
+    ("megatron", []), ("deepspeed", ["products in fp8", "gradients of 2 bytes", "CUDA graphs", "dispatcher"]),
+    ("nemo", ["products in fp8", "gradients of 2 bytes", "overlap of experts", "CUDA graphs", "dispatcher"]),
+    ("torchtitan", ["products in fp8", "gradients of 2 bytes", "CUDA graphs (whole)", "dispatcher deep_ep"]),
+])  # fmt: skip
+def test_what_a_file_does_not_say_is_told(framework: str, said: list[str]) -> None:
+    """Of a plan that counts on types, overlaps and graphs Megatron is told all; other files name what is missing."""
+    switches = {"cuda_graphs": "whole", "dispatcher": "deep_ep", "overlaps": ["experts"]}
+    layout = layout_of(1, 2, 512, expert_parallel=8, virtual_stages=2, microbatches_per_step=4, zero_stage=0)
+    run = run_with("mixtral-8x7b", layout, switches, precision="fp8-bf16-gradients")
+    assert all(a.startswith(b) for a, b in zip(launch.unsaid(run, framework), said, strict=True))
+    assert f"# {launch.UNSAID}: products in fp8; " in launch_file(run, "nemo")
+    for overlaps in ((), ("context",)):
+        run = run_with("llama3-70b", layout_of(8, 2, 16, context_parallel=4), {"overlaps": overlaps})
+        assert ("context" in back("megatron", run).switches["overlaps"]) == bool(overlaps)
 
 
 OWN = """\
