@@ -130,7 +130,8 @@ def main() -> None:
         print("the memory is not enough; allow the process more, or ask about a smaller instance", file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)
     except OSError as error:
-        _drop_stdout()
+        # Discard the rest of stdout's buffer: to flush it as the process ends would fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(ExitCode.DONE)
         if error.filename is None:
@@ -139,8 +140,3 @@ def main() -> None:
             complaint = f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror}); name another file"
         print(complaint, file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)
-
-
-def _drop_stdout() -> None:
-    """Discard the rest of stdout's buffer, so that the command line does not fail to flush it as the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

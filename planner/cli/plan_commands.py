@@ -362,8 +362,7 @@ def show(
 
 def compare(
     files: Annotated[
-        list[str],
-        Argument(help="Plans (JSON) and rows (JSONL, CSV, Parquet); FILE#N takes the row of index N alone."),
+        list[str], Argument(help="Plans (JSON) and rows (JSONL, CSV, Parquet); FILE#N takes the row of index N alone.")
     ],
     diff: Annotated[bool, "Only what differs."] = False,
     as_json: Annotated[bool, "Print the table as JSON."] = False,

@@ -239,15 +239,12 @@ def _model(run: LaunchRun) -> Flags:
 def _overlapped(run: LaunchRun) -> dict[Overlap, bool]:
     """Return which exchanges overlap compute in a run as its layout allows; sends and context follow other rules."""
     layout, overlaps = run.layout, run.software.overlaps
-    shape, moe_repeated = (
-        strategy_of(layout).shape,
-        layout.recompute == "selective" and "moe" in run.software.recompute_modules,
-    )
+    moe_repeated = layout.recompute == "selective" and "moe" in run.software.recompute_modules
     possible: dict[Overlap, bool] = {
         "gradients": True,
         "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
         "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel and run.precision.compute != "fp4",
-        "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
+        "experts": layout.expert_parallel > 1 and strategy_of(layout).shape.experts_overlap and not moe_repeated,
     }
     return {what: able and what in overlaps for what, able in possible.items()}
 

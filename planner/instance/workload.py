@@ -125,10 +125,7 @@ class Precision(Sourced):
             yield f"{both}; give the bytes of both copies"
 
 
-DUE = {
-    "if": {"not": {"required": ["choose"]}},
-    "then": {"required": [*CHOSEN, "sequence_length"]},
-}
+DUE = {"if": {"not": {"required": ["choose"]}}, "then": {"required": [*CHOSEN, "sequence_length"]}}
 
 
 class Workload(Sourced, json_schema_extra=DUE):

@@ -347,8 +347,7 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
     if availability >= 1:
         return 0.0
     first, chances = _chances(needed + spares, availability)
-    short = np.maximum(0, needed - first - np.arange(len(chances)))
-    return float(short @ chances)
+    return float(np.maximum(0, needed - first - np.arange(len(chances))) @ chances)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

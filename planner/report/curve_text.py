@@ -56,8 +56,7 @@ def curve_text(frontier: "Frontier", epsilon: float) -> str:
     curve, name = frontier.curve, frontier.instance.name
     proven, ended = curve.stopped == "proved", f"was ended by {ENDED_BY.get(curve.stopped, 'its limit')}"
     if curve.points:
-        so_far = "" if proven else " so far"
-        lines = [f"{name}: {counted(len(curve.points), 'plan')}{so_far}, {UNBEATEN}"]
+        lines = [f"{name}: {counted(len(curve.points), 'plan')}{'' if proven else ' so far'}, {UNBEATEN}"]
         lines += [*curve_table(curve.points), *curve_claims(curve)]
         if not proven:
             lines.append(f"The search {ended} before {_share(epsilon)} was proven.")

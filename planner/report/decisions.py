@@ -118,8 +118,7 @@ def layout(plan: Plan, layout: LayoutPlan) -> Iterator[Statement]:
 
 def _degrees(plan: Plan, layout: LayoutPlan) -> str:
     """Write a layout statement's degrees and schedule; for a model with experts also CP and EP of 1, choices there."""
-    model = plan.instance.workload.model
-    experts = model.experts is not None
+    experts = plan.instance.workload.model.experts is not None
     inner = f" ({layout.tensor_parallel_inner} inner)" if layout.tensor_parallel_inner > 1 else ""
     tensor, cp, ep = layout.degrees
     context = f" x CP {cp}" if experts or cp > 1 else ""

@@ -182,8 +182,7 @@ def spared(world: World, column: Column) -> list[Column]:
     # GPUs that the layout leaves idle, with a fabric to join them, may be spares too.
     idle = column.block.rails < world.problem.gpus and world.templates is not None
     wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
-    lanes = lanes_to_choose(world.problem.instance) if r.counts_links else [0]
-    every = product(targets, wires, lanes)
+    every = product(targets, wires, lanes_to_choose(world.problem.instance) if r.counts_links else [0])
     return [replace(column, spare_target=t, spares_wired=wired, lanes=n) for t, wired, n in every]
 
 

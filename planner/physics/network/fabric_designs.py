@@ -152,8 +152,7 @@ def _two_tier_racks(
     def too_large(domain: int) -> bool:
         ends = domain * rack.rail_gpus
         taken = -(-(ends + spare_ports(ends, network.spares)) // split)
-        needed = math.ceil(ends / most_over * (1 - LANE_TOLERANCE))
-        uplinks = max(needed, network.asked_leaf_uplinks)
+        uplinks = max(math.ceil(ends / most_over * (1 - LANE_TOLERANCE)), network.asked_leaf_uplinks)
         return uplinks > (up or leaf.ports) or taken + (up or uplinks) > leaf.ports
 
     wanted = racks or (down // rack.rail_gpus if down else None)

@@ -119,8 +119,7 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
 def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
     """Compute the times of a mean layer, with experts where the model has any, or of a dense one at the `front`."""
     # The mean over full and windowed attention, which alternate on stages.
-    dense = front or m.model.experts is None
-    kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
+    kinds = [k for k in layer_kinds(m.model) if k.routed != (front or m.model.experts is None)]
     layers = sum(k.layers for k in kinds)
     each = [(k.layers / layers, kind_times(m, s, k, nic_slowdown)) for k in kinds]
     passes = ("forward_seconds", "backward_seconds", "recompute_seconds", "weight_gradient_seconds")

@@ -274,8 +274,7 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
     else:
         if latent.q_rank is not None:
             p.gemm("Q down", tokens, model.hidden, latent.q_rank)
-        width = latent.q_rank or model.hidden
-        p.gemm("Q up", tokens, width, model.heads * key_width / t)
+        p.gemm("Q up", tokens, latent.q_rank or model.hidden, model.heads * key_width / t)
         p.gemm("KV down", tokens, model.hidden, latent.kv_rank + latent.head_rope)
         p.gemm("KV up", tokens, latent.kv_rank, model.heads * (latent.head_nope + latent.head_value) / t)
     if m.software.flash_attention:

@@ -443,8 +443,7 @@ class FastestSearch:
             most = even
         elif math.isfinite(self.cutoff) and each > 0:
             most = min(most, max(even, math.floor(self.cutoff / q.min_stretch * column.sequences / each * (1 + EPS))))
-        ends_and_middle = 0, column.p // 2, column.p - 1
-        return exchanged_bytes(column, ((stage, most) for stage in ends_and_middle))
+        return exchanged_bytes(column, ((stage, most) for stage in (0, column.p // 2, column.p - 1)))
 
     def _totals(self, level: SlowdownLevel, rtt: float) -> Floats:
         """Bound a shape's capital in USD with fabrics that keep some slowdowns, by wavelengths."""
