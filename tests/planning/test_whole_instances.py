@@ -45,6 +45,22 @@ def test_rates_of_ones_own() -> None:
     assert plan.reliability.checkpoint_write_seconds == 0 and plan.reliability.useful_share < 1
 
 
+@pytest.mark.parametrize("seed", [242, 268, *more(116, 184)])
+def test_a_budget_below_the_gateways_of_the_fastest_plan(seed: int) -> None:
+    """A dollar less than two sites with WAN gateways buys fewer wavelengths; by the old deadline nothing is cheaper."""
+    days = {"minimize": "days_to_train", "tolerance": 0.0}
+    wired = {"network__wan_gateway": True, "hardware__overhead_includes_fabric": True, "objective": days}
+    i = toy(seed, sites=2 if seed % 3 else 3, forced=True).replaced(**wired)
+    best = planner.solve(i)
+    usd = sum(best.cost.capex_usd.values())
+    less = planner.solve(i.replaced(limits__budget_usd=usd - 1))
+    assert sum(less.cost.capex_usd.values()) < usd and less.objective.value > best.objective.value
+    assert less.sites.links[0].wavelengths < best.sites.links[0].wavelengths
+    late = i.replaced(objective__minimize="cost_usd", limits__deadline_days=best.objective.value * (1 + 1e-9))
+    assert planner.solve(late).objective.value == pytest.approx(usd)
+    assert not planner.check(best) and not planner.check(less)
+
+
 QUICK = (1, 60, 171, 300)
 ALONE = len(drawn_keys.optional_keys())
 TIERS = range(0, 2 * ALONE, 56)  # of the slow one
