@@ -67,7 +67,6 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
     least = float(size) * {"MB": 1e6, "GB": 1e9}[unit]
     assert rules(plan) == ("memory",) and least > 1e3
     assert rules(solved(small.replaced(hardware__accelerator__hbm_bytes=least / 1.01))) == ("memory",)
-    assert rules(solved(small.replaced(hardware__accelerator__hbm_bytes=least * 1.1))) != ("memory",)
 
 
 @pytest.mark.slow
