@@ -222,7 +222,7 @@ def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> No
             raise raised
 
         monkeypatch.setattr(main, "app", fails)
-        monkeypatch.setattr(main, "_drop_stdout", lambda: None)
+        monkeypatch.setattr("os.dup2", lambda *_: None)
         done = run_here("show")
         assert done.returncode == 2 and done.stderr.startswith(said)
 
