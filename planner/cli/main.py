@@ -131,7 +131,7 @@ def main() -> None:
         sys.exit(ExitCode.BAD_INPUT)
     except OSError as error:
         # Discard the rest of stdout's buffer: to flush it as the process ends would fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             sys.exit(ExitCode.DONE)
         if error.filename is None:
