@@ -516,7 +516,7 @@ def show_versions() -> None:
 
     lines = {"planner": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
     needed_by_all = ("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich")
-    installed = {(package.name or "").lower(): package.version for package in distributions()}
+    installed = {(package.name or "").lower(): package.version for package in reversed([*distributions()])}
     for package in (*needed_by_all, "pandas", "matplotlib", "jinja2", "pyarrow", "distributed"):
         lines[package] = installed.get(package, "not installed")
     width = max(map(len, lines))

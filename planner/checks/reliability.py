@@ -52,8 +52,7 @@ class Failures:
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
         """Return the checker's floor under the stretch by failures of every job with `replicas` replicas or more."""
         gpus, (_, above, _) = np.maximum(np.asarray(replicas) * replica_gpus, 1.0), self._table
-        at = np.floor(np.log(gpus) / GRID - ROUNDING).astype(np.int64)
-        return above[np.clip(at, 0, len(above) - 1)]
+        return above[np.clip(np.floor(np.log(gpus) / GRID - ROUNDING).astype(np.int64), 0, len(above) - 1)]
 
     def fewest_gpus(self, rate: Any) -> Any:
         """Return the checker's floor under the GPUs of any job whose stretch by failures is at most `rate` per GPU."""

@@ -101,7 +101,7 @@ def export(
     if form not in of and suffix and (of or form != "netbox"):  # a folder may have any other name
         others = f", or give --format {' or '.join(of)}" if of else ""
         raise InputError(f"{target}: --format {form} ends in {' or '.join(ENDINGS[form])}; rename it{others}")
-    require_writable(None if form == "netbox" and target.suffix != ".zip" else target)
+    require_writable(None if form == "netbox" and target.suffix.lower() != ".zip" else target)
     from planner.exports import fabric_graph, fabric_parts
     from planner.report.page.drawings import fabric_svg
 
@@ -223,7 +223,7 @@ def pareto(
         if not rows:
             none = f"no fabric carries the plan's traffic\ngiven: {rules_given(plan.instance, sizes)}"
             print("no fabric was proven in the time given; give more" if late else none, file=sys.stderr)
-    if output is not None:
+    if output is not None and rows:
         write_rows(output, [{"status": "optimal", **row} for row in rows])
     if as_json or text:
         print(json.dumps(rows, indent=1) if as_json else text)

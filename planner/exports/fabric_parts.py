@@ -331,7 +331,7 @@ def _cable_type(medium: str) -> str:
 def write_netbox(output: Path, built: BuiltFabric) -> None:
     """Write NetBox files into a folder, new if need be, or a ZIP: all or none. InputError: it cannot be written."""
     files = netbox_files(built)
-    if output.suffix == ".zip":
+    if output.suffix.lower() == ".zip":
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, pieces in files.items():

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
+from planner.checks.layout import broken_rules
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, nearest_choices, zero_stages
+from planner.exports.launch import CHOICES, RULES, LaunchRun, nearest_choices, zero_stages
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.physics.training import step_prediction
-from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
+from planner.physics.training.parallel_strategy import even_layers, layout_values, packing, strategy_of
 from planner.physics.training.schedule import recomputed_alike
 from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.plan import Plan
@@ -62,7 +63,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     """Return the fastest near layout that fits and the framework runs; None where it runs the plan's own.
 
     Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
-    InputError: none of them has the memory.
+    InputError: none of them has the memory, or can be launched.
     """
     choices = nearest_choices(run, framework)
     if not choices:
@@ -78,17 +79,19 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     if stages > 1 and not near["microbatches_per_step"] % stages and interleaved:
         chunks += [chunk for chunk in range(1, min(*split, 8) + 1) if chunk != chunks[0]]  # 8 are tried at most
     ranks, experts = near["data_parallel"] * math.prod(near[name] for name in STAGE_DEGREES), [near["expert_parallel"]]
-    if machine.model.experts is not None and "expert" in machine.software.parallelism:
+    if not by_stage or run.stages_in_racks == "mixed":  # racks hold what ranks in order fill them with
+        own_degrees = (near["tensor_parallel"], near["context_parallel"], stages, near["data_parallel"])
+        near["stages_per_rack"], near["replicas_per_rack"] = packing(run.rack_gpus, *own_degrees, run.gpus)
+    stated_by_key = "expert" in machine.software.parallelism and "expert_parallel" in CHOICES[framework]
+    if machine.model.experts is not None and stated_by_key:
         count = machine.model.experts.count
         experts += [more for more in (2 * experts[0], 4 * experts[0]) if not ranks % more and not count % more]
     splits = sorted({tuple(even_layers(sum(split), stages))} | (set() if framework == "deepspeed" else {split}))
     least = near["zero_stage"] if near["zero_stage"] == own["zero_stage"] else 0  # any that fits, where it must differ
     stated = {zero for zero in machine.software.zero_stages_under(stages) if zero >= least}
     for virtual, layers, zero, expert in product(chunks, splits, sorted({near["zero_stage"], *stated}), experts):
-        if zero not in zero_stages(framework, run.layout.replaced(expert_parallel=expert)):
-            continue
-        layout = near | {"virtual_stages": virtual, "layers_per_stage": layers}
-        layout |= {"zero_stage": zero, "expert_parallel": expert}
+        layout = near | {"virtual_stages": virtual, "layers_per_stage": layers, "zero_stage": zero}
+        layout["expert_parallel"] = expert
         most, kept = -(-max(layers) // virtual), "none" if layout["recompute"] == "full" else layout["recompute"]
         low, high, found = 0, most if by_stage else 1, None
         while low <= high:  # the fewest recomputed layers with which it fits in memory
@@ -101,9 +104,11 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
             else:
                 low = each + 1
         if found is not None and (best is None or found[1].step_seconds < best[1].step_seconds):
-            best = found
+            other = run.layout.replaced(**{key: value for key, value in found[0].items() if own[key] != value})
+            broken = any(broken_rules(RULES[framework], other, run.model, run.sequence_length))
+            best = best if broken or zero not in zero_stages(framework, other) else found
     if best is None:
-        raise InputError(f"layout: no layout near it that {framework} runs has the memory; plan with other pins")
+        raise InputError(f"layout: no layout near it that {framework} can launch has the memory; plan with other pins")
     values, after = best
     changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
     changed = replace(run, layout=run.layout.replaced(**{key: value for key, (_, value) in changes.items()}))

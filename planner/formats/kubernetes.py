@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from planner.cluster.placement import Placement
@@ -25,6 +26,7 @@ _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdomain of RFC 1123
 _NAME_RULE = "small letters, digits, - and . alone"
 API = "kueue.x-k8s.io/v1beta2"
+MEMBERS = "Node", "HyperNode"  # what a HyperNode may hold
 
 
 def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
@@ -67,10 +69,12 @@ def _hypernode_tree(items: Iterable[dict[str, Any]], source: str) -> Topology:
         try:
             name, members = item["metadata"]["name"], item["spec"]["members"]
             named = [(member["type"], member["selector"]["exactMatch"]["name"]) for member in members]
+            if not all(isinstance(x, str) for x in (name, *chain(*named))) or {x for x, _ in named} - {*MEMBERS}:
+                raise TypeError("no name, or no kind of member")
         except (KeyError, TypeError):
-            rule = "must have a name, and members by exactMatch as `planner topology --format volcano` writes them"
+            rule = "must have a name that is a text, and members by exactMatch, of type Node or HyperNode"
             raise InputError(f"{source}: HyperNode {shown(item.get('metadata'))}: {rule}; complete it") from None
-        below = (tuple(own for kind, own in named if kind == wanted) for wanted in ("Node", "HyperNode"))
+        below = (tuple(own for kind, own in named if kind == wanted) for wanted in MEMBERS)
         rows.append(TopologyRow(f"HyperNode {name}", name, *below))
     return tree(source, rows)
 

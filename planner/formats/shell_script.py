@@ -33,7 +33,7 @@ _HEREDOC = re.compile(r"(?<!<)<<(?!<)-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1.*?^[ \t]*\
 OVERRIDE = re.compile(r"\+{0,2}([a-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 # Flags by which a command in quotes is known to start a training run.
 _STARTS = re.compile(r"--(nnodes|nproc|parallelism\.|training\.|tensor|pipeline|micro.batch|global.batch)")
-_SLURM: dict[str, list[str]] = catalogue("slurm_names")["variables"]  # that it sets from an option
+_SLURM = {key: names for key, names in catalogue("slurm_names")["variables"].items() if key != "note"}  # by option
 # Options of Megatron Bridge's performance scripts, with the override or flag that each sets.
 RECIPE_OPTIONS: dict[str, str] = catalogue("framework_keys")["nemo"]["options"]
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {

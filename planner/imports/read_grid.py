@@ -200,7 +200,7 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
 
 def _known(row: CsvRow, column: str, places: Mapping[str, CsvRow], what: str = "bus") -> str:
     if row.text(column) not in places:
-        raise row.wrong(column, f"is no {what} of its table", f"correct it, or add the {what}")
+        raise row.wrong(column, f"is no {what} of the {what} table", f"correct it, or add the {what}")
     return row.text(column)
 
 

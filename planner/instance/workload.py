@@ -125,7 +125,8 @@ class Precision(Sourced):
             yield f"{both}; give the bytes of both copies"
 
 
-DUE = {"if": {"not": {"required": ["choose"]}}, "then": {"required": [*CHOSEN, "sequence_length"]}}
+_CHOOSES = {"required": ["choose"], "properties": {"choose": {"type": "object"}}}
+DUE = {"if": {"not": _CHOOSES}, "then": {"required": [*CHOSEN, "sequence_length"]}}
 
 
 class Workload(Sourced, json_schema_extra=DUE):

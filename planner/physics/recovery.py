@@ -299,8 +299,7 @@ def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
     for part in rates.parts.values():
         if part.gpu_hours_per_event is not None:
             share[part.out] += part.repair_hours / part.gpu_hours_per_event
-    fit = 1 / (1 + share["gpu"])
-    return enough_share(gpus, spare_gpus, fit) / (1 + share["rack"] * gpus)
+    return enough_share(gpus, spare_gpus, 1 / (1 + share["gpu"])) / (1 + share["rack"] * gpus)
 
 
 @lru_cache(maxsize=256)

@@ -29,6 +29,7 @@ from planner.units import counted, memory, money, rounded, to_one
 
 MEMORY = "memory"
 ENOUGH_MEMORY = 1e15  # bytes of a GPU: more than any layout takes
+MORE_BATCH, MORE_RACKS = 64, 1_000_000  # times the batch, and racks, with which these limits count as relaxed
 UNKNOWN = "; whether a larger budget meets it is not known"
 ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
@@ -115,9 +116,9 @@ def _enough(instance: Instance, found: JointSolution | None) -> str:
     if found is None or found.plan is None or found.usd is None:
         return ""
     least = max(found.lower_bound or 0.0, _least_usd(instance))
-    cost, known = money(found.usd), money(least)
-    none = ", and none less" + (f" than {known}" if known != cost else "")
-    return f"; a plan that keeps the rest costs {cost}{none * ((instance.limits.budget_usd or 0.0) < least)}"
+    than = "" if least >= found.usd * (1 - 1e-6) else f" than {money(rounded(least, 3, up=False))}"
+    none = f", and none less{than}" if (instance.limits.budget_usd or 0.0) < least else ""
+    return f"; a plan that keeps the rest costs {money(found.usd)}{none}"
 
 
 def _least_usd(instance: Instance) -> float:
@@ -214,7 +215,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
     rules = {f"pins.{path}": (without(path), f"pins.{path} = {value!r}") for path, value in instance.pins.items()}
     batch = limits.max_batch_tokens or 0
     taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
-    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * 64), taken
+    rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * MORE_BATCH), taken
     budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), hardware.rack.price_usd
     capital = f"the budget is {money(budget)}"
     if limits.budget_usd is not None and least > budget + CENT:  # the racks and the least fabric cost more
@@ -232,7 +233,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
     if hardware.racks is not None:
         own = f"the cluster has {counted(hardware.racks, 'rack')} of {hardware.rack.gpus} GPUs"
-        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * 1024), own
+        rules["hardware.racks"] = change_to(hardware__racks=max(hardware.racks * 1024, MORE_RACKS)), own
     if wan is not None and wan.protection == "one_cut":
         rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:
@@ -269,7 +270,9 @@ def _memory_missing(instance: Instance, deadline: Deadline) -> str:
     if high == ENOUGH_MEMORY or low == now:
         return ""
     least, missing = (memory(rounded(size, 2, up=False)) for size in (low, low - now))
-    return f"; whatever the racks, batch and pins, a layout needs a GPU of {least} or more, {missing} more than it has"
+    racks = f" and {instance.hardware.racks:,} racks" if instance.hardware.racks is not None else ""
+    even = f"even with {MORE_BATCH} times the batch{racks}, and without pins"
+    return f"; {even}, a layout needs a GPU of {least} or more, {missing} more than it has"
 
 
 def _unjoined(instance: Instance, seed: int, deadline: Deadline) -> frozenset[frozenset[str]]:

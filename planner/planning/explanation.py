@@ -281,8 +281,7 @@ class _Questions:
         # Limits that are asked together first: of sites, memory where the fullest GPU has much to spare, and all others
         # where dollars are minimized, as capital comes in steps of whole modules, which a little more seldom saves.
         spare = layout is not None and layout.metrics.memory_bytes_per_gpu < 0.9 * layout.metrics.memory_limit_bytes
-        others = LOOSER[1:] if goal.in_dollars else ("memory",) if spare else ()
-        self.asked_together = {*OF_SITES, *others}
+        self.asked_together = {*OF_SITES, *(LOOSER[1:] if goal.in_dollars else ("memory",) if spare else ())}
 
     @property
     def left(self) -> bool:

@@ -428,8 +428,7 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
 
 def flows_from_file(path: Path, slots: Ints) -> Flows:
     """Read traffic to simulate from a CSV file with the header src,dst,bytes; hosts count from 0."""
-    expected = f"give a CSV file with the header {','.join(HEADER)}"
-    rows = csv_rows(path, read_text(path, expected))
+    rows = csv_rows(path, read_text(path, f"give a CSV file with the header {','.join(HEADER)}"))
     line, header = next(rows, (1, []))
     if [cell.strip() for cell in header] != HEADER:
         first = ",".join(header).strip() or "empty"

@@ -144,8 +144,7 @@ class Fabric(Sourced):
     @property
     def downs(self) -> tuple[int, ...]:
         """Count the ports down of a switch of each tier below the top of the simulated fabric."""
-        half = (self.ports_per_switch // 2,)
-        return self.down_ports + half * (self.tiers - 1 - len(self.down_ports))
+        return self.down_ports + (self.ports_per_switch // 2,) * (self.tiers - 1 - len(self.down_ports))
 
     @property
     def ratios(self) -> tuple[float, ...]:

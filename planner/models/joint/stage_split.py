@@ -342,8 +342,7 @@ class Stages:
         numbers = range(1 if rule == "chunks alike" else most, most + 1) if strategy.recomputes != "none" else ()
         stages = self
         for each in itertools.chain((0,) if strategy.recomputes != "some" else (), numbers):
-            kept = (*KEPT, "_needed") if min(stages.each, each) > 0 else KEPT
-            stages = stages._with(kept, each=each)
+            stages = stages._with((*KEPT, "_needed") if min(stages.each, each) > 0 else KEPT, each=each)
             fits = stages.recomputed < NO_FIT
             layers_kept = int((np.cumprod(fits, axis=1).sum(axis=1) + self.column.v - 1).sum())
             if layers_kept >= strategy.problem.layers or strategy.problem.layers_of(self.column.p) is not None:

@@ -394,8 +394,7 @@ def strategy(
 def _tensor_degrees(problem: JointProblem) -> list[int]:
     model = problem.machine.model
     shared = math.gcd(model.heads, model.kv)
-    most = problem.gpus if problem.has("tensor") else 1
-    return [t for t in range(1, most + 1) if shared % t == 0]
+    return [t for t in range(1, (problem.gpus if problem.has("tensor") else 1) + 1) if shared % t == 0]
 
 
 def _context_degrees(problem: JointProblem, t: int) -> list[int]:

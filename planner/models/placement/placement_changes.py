@@ -135,8 +135,7 @@ def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Inc
         taken = {at: values.of(variable) for at, variable in take.items() if values.of(variable)}
         return taken, cost(leaves, groups, taken)
 
-    standing = sum(len(group.stays) - 1 for group in groups)
-    goals = [sum(splits), sum(news) + standing, sum(crossings)]
+    goals = [sum(splits), sum(news) + sum(len(group.stays) - 1 for group in groups), sum(crossings)]
     return LevelModel(model=model, goals=goals, read=read, usual="cpsat")
 
 

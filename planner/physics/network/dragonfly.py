@@ -142,8 +142,7 @@ class Dragonfly(Design):
         if self.tiers > 1:  # spines of all groups have as many
             return self.spine_down + self.global_ports, math.ceil(links / self.spines_per_pod)
         ends = math.ceil((self.leaf_down + self.leaf_spare) / self.split)
-        each = ((ends + self.router_ports(a), math.ceil(links / a)) for a in self.group_sizes)
-        return max(each, key=sum)
+        return max(((ends + self.router_ports(a), math.ceil(links / a)) for a in self.group_sizes), key=sum)
 
     def exchange_loads(self, gbps: float, *shares: float) -> dict[str, tuple[float, float]]:
         """Return for a dragonfly's leaf and group the links that the exchange between sites takes, and all assured."""

@@ -6,8 +6,7 @@ from planner.instance.instance import Instance
 
 def it_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
     """Compute the IT power of a site at full load in MW: of racks and, unless overhead holds it, of their fabric."""
-    counted = 0.0 if hardware.overhead_includes_fabric else fabric_mw
-    return racks * hardware.rack.it_kw / 1e3 + counted
+    return racks * hardware.rack.it_kw / 1e3 + (0.0 if hardware.overhead_includes_fabric else fabric_mw)
 
 
 def facility_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:

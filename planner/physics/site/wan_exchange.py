@@ -159,5 +159,4 @@ def assumed_window_seconds(
     """Compute the seconds that a step allows the WAN exchange: a ring at a rate and round trip, else the window."""
     if not gbps:
         return window_seconds
-    transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)
-    return transfer + wan.round_trips * (rtt_ms or 0.0) / 1e3
+    return 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9) + wan.round_trips * (rtt_ms or 0.0) / 1e3

@@ -227,8 +227,7 @@ def overlaps_experts(m: Machine, s: LayerShape) -> bool:
     """Return whether the all-to-all collectives of a layer's experts overlap the passes of another micro-batch."""
     # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
     # `schedule.may_overlap_experts`.
-    limited = limits_expert_overlap(m, s)
-    kept_apart = limited and (not s.experts_overlap or "moe" in repeated_modules(m, s))
+    kept_apart = limits_expert_overlap(m, s) and (not s.experts_overlap or "moe" in repeated_modules(m, s))
     return "experts" in m.software.overlaps and not kept_apart
 
 

@@ -80,8 +80,7 @@ def where(plan: Plan) -> Shown:
     # The MW at most, the name and cells (MW, limit, reason) of each place without a site.
     sites, rules, hardware = plan.sites.sites if plan.sites else (), grid.rules, plan.instance.hardware
     within, taken = rules.ready_within_months, {site.id for site in sites}
-    racks = rules.min_site_modules * hardware.racks_per_module
-    least = site_power.facility_mw(hardware, racks)
+    least = site_power.facility_mw(hardware, rules.min_site_modules * hardware.racks_per_module)
     rule, areas = rules.interconnect, {area.id: area for area in grid.balancing_authorities}
     built = {line.id: line.max_circuits for line in grid.new_lines}
     unopened: list[tuple[float, str, tuple[str, ...]]] = []
