@@ -347,6 +347,8 @@ def test_kueue_labels_read_back(tmp_path: Path) -> None:
         assert _parents(read) == _parents(tree) and leaf_of(read) == leaf_of(tree)
     for text, problem in (
         (file.read_text().replace("exactMatch", "regexMatch", 1), "HyperNode .*members by exactMatch"),
+        (file.read_text().replace("type: Node", "type: node", 1), "HyperNode .*of type Node or HyperNode"),
+        ("kind: HyperNode\nmetadata: {name: 7}\nspec: {members: []}\n", "HyperNode .*a name that is a text"),
         ("kind: Topology\nspec: {levels: [{nodeLabel: planner/rank}]}\n---\nkind: Node\n", "is the placement"),
         ("kind: Node\n---\n- [1\n", "line 4: is no YAML"),
     ):

@@ -468,6 +468,17 @@ def test_the_fastest_near_layout_fits(framework: str) -> None:
         assert nearest_choices(near.run, framework) == {}
 
 
+def test_a_near_layout_is_timed_as_its_ranks_fill_racks(tmp_path: Path) -> None:
+    """Of stages that share racks, which torchtitan does not place so, the step is that of the file read back."""
+    packed = layout_of(2, 4, 128, zero_stage=1, sequence_parallel=True, stages_per_rack=4, replicas_per_rack=1)
+    (plan := tmp_path / "plan.json").write_text(run_for("llama3-70b", packed)[1].model_dump_json())
+    done = invoke("export", "launch", plan, "--for", "torchtitan", "-o", file := tmp_path / "run.toml")
+    assert "layout.stages_per_rack: torchtitan runs 1 in place of 4" in done.stderr
+    predicted = re.search(r"predicted step: (\S+) s", file.read_text())
+    read = invoke("evaluate", plan, "--from-flags", file, "--json")
+    assert predicted and float(predicted[1]) == pytest.approx(json.loads(read.stdout)["step_seconds"], rel=1e-3)
+
+
 def test_the_nearest_is_told(tmp_path: Path) -> None:
     _, plan, _ = run_for("llama3-70b", DENSE | REPEATS)
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
