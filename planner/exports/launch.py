@@ -437,10 +437,7 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
 
 
 def launch_file(run: LaunchRun, framework: str, differs: Sequence[str] = ()) -> str:
-    """Write a run's file for a framework, for Megatron a script; what `differs` from the plan stands in its comments.
-
-    InputError: the framework cannot be told a choice.
-    """
+    """Write a run's file for a framework, with what `differs` in comments. InputError: a choice cannot be stated."""
     if run.software.activation_offload:  # else they would stay on the GPU
         key = "workload.software.activation_offload"
         remedy = f"plan with --set {key}=0, or give a recipe that has it by --like"

@@ -80,8 +80,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
         chunks += [chunk for chunk in range(1, min(*split, 8) + 1) if chunk != chunks[0]]  # 8 are tried at most
     ranks, experts = near["data_parallel"] * math.prod(near[name] for name in STAGE_DEGREES), [near["expert_parallel"]]
     if not by_stage or run.stages_in_racks == "mixed":  # racks hold what ranks in order fill them with
-        own_degrees = (near["tensor_parallel"], near["context_parallel"], stages, near["data_parallel"])
-        near["stages_per_rack"], near["replicas_per_rack"] = packing(run.rack_gpus, *own_degrees, run.gpus)
+        ordered = packing(run.rack_gpus, run.layout.stage_gpus, 1, stages, near["data_parallel"], run.gpus)
+        near["stages_per_rack"], near["replicas_per_rack"] = ordered
     stated_by_key = "expert" in machine.software.parallelism and "expert_parallel" in CHOICES[framework]
     if machine.model.experts is not None and stated_by_key:
         count = machine.model.experts.count
