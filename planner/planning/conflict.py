@@ -29,7 +29,7 @@ from planner.units import counted, memory, money, rounded, to_one
 
 MEMORY = "memory"
 ENOUGH_MEMORY = 1e15  # bytes of a GPU: more than any layout takes
-MORE_BATCH, MORE_RACKS = 64, 1_000_000  # times the batch, and racks, with which these limits count as relaxed
+MORE_BATCH, MORE_RACKS = 64, 1024  # times the batch and the racks, with which these limits count as relaxed
 UNKNOWN = "; whether a larger budget meets it is not known"
 ENOUGH_TIERS = 3  # join what racks there are; a search with a fourth takes minutes
 CENT = 0.01
@@ -233,7 +233,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
     if hardware.racks is not None:
         own = f"the cluster has {counted(hardware.racks, 'rack')} of {hardware.rack.gpus} GPUs"
-        rules["hardware.racks"] = change_to(hardware__racks=max(hardware.racks * 1024, MORE_RACKS)), own
+        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * MORE_RACKS), own
     if wan is not None and wan.protection == "one_cut":
         rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:
