@@ -22,9 +22,10 @@ from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, Way, i
 STEP = 1.002  # from one number of GPUs of the table to the next
 # Of the table, up to more than any plan has.
 GPUS = np.power(STEP, np.arange(math.ceil(math.log(2**31) / math.log(STEP)) + 1), dtype=np.float64)
-PIECES = np.array([1.0, 0.95, 0.9, 0.8, 0.6, 0.3])  # ends of the parts that a range of replicas is bounded by
-# Rows of the table of stretch by stops from a range's end back to the lower end of each of its pieces.
-BACK = np.array([*(math.ceil(-math.log(x) / math.log(STEP)) + 1 for x in PIECES[1:].tolist()), len(GPUS)])
+# Steps of the table from the upper end of a range of replicas back to the ends of the pieces that it is bounded by, at
+# about 1, 0.95, 0.9, 0.8, 0.6 and 0.3 of it; and those ends.
+BACK = np.array([0, 26, 53, 112, 256, 602])
+ENDS = np.power(STEP, -BACK.astype(np.float64))
 ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
 
 
@@ -48,21 +49,30 @@ class Calendar:
         return recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
 
     @cached_property
-    def _tables(self) -> tuple[Floats, ...]:
-        """Tabulate the least stretch by stops, by steps of GPUs: of all steps from each on, then by way to go on."""
-        # These are whole restarts, and jobs without a replica of no GPUs: at each step, and over GPUs before each. A
-        # step's fewest GPUs are stretched least: stops grow at least as fast as the GPUs that share the writing.
+    def _tables(self) -> tuple[Floats, Floats]:
+        """Tabulate the least stretch by steps of GPUs: of all steps from each on; and by kind, piece and step.
+
+        The kinds, of ranges that end in the step: least stretch/GPUs up to a piece's end, times the GPUs of the range,
+        of whole restarts and of elastic jobs; and the least stretch in the piece or above.
+        """
+        # These are whole restarts, and jobs without a replica of no GPUs. A step's fewest GPUs are stretched least:
+        # stops grow at least as fast as the GPUs that share the writing.
         least = {True: np.full(len(GPUS), np.inf), False: np.full(len(GPUS), np.inf)}
         for way in ways(replace(self.base, gpus=GPUS), spares=True):
             kind = way.recovery == "elastic"
             least[kind] = np.minimum(least[kind], way.stretch)
         both = least[False] * ROUNDING, least[True] * ROUNDING
         above = np.asarray(np.minimum.accumulate(np.minimum(*both)[::-1])[::-1])
-        return above, *both, *(np.append(np.inf, np.minimum.accumulate(x / (GPUS * STEP))[:-1]) for x in both)
+        at = np.arange(len(GPUS))
+        ends, starts = (np.maximum(at - back[:, None], 0) for back in (BACK, np.append(BACK[1:], len(GPUS))))
+        # Of an earlier step the most GPUs count: those of the next.
+        before = (np.append(np.inf, np.minimum.accumulate(x / (GPUS * STEP))[:-1]) * GPUS for x in both)
+        per_end = [np.minimum(x, y)[ends] / ENDS[:, None] for x, y in zip(both, before, strict=True)]
+        return above, np.array([*per_end, above[starts]])
 
     def _at(self, gpus: Any) -> Any:
-        found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
-        return np.minimum(found, len(GPUS) - 1)
+        steps = (np.log(np.maximum(gpus, 1.0)) * (ROUNDING / math.log(STEP))).astype(np.int64)
+        return np.minimum(steps, len(GPUS) - 1)
 
     def floor(self, min_gpus: Any) -> Any:
         """Bound from below the stretch by stops of every job of at least `min_gpus` GPUs."""
@@ -84,17 +94,14 @@ class Calendar:
         # Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
         # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
-        parts = (-1,) + (1,) * max(np.ndim(each), np.ndim(once), np.ndim(most))
-        above, whole, elastic, *before = self._tables
-        stretch = above[np.maximum(self._at(most) - BACK.reshape(parts), 0)]
-        ends = PIECES.reshape(parts) * most
-        at, gpus = self._at(ends), np.maximum(ends, 1.0)  # the step that the end is in
-        per_gpu, own = (np.minimum(x[at] / gpus, y[at]) for x, y in zip((whole, elastic), before, strict=True))
-        # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
-        # a step, E - 1 may be stalls, and they add least where the stalls are largest.
-        away = np.maximum(inverse_share_there(replica_gpus * self._gone, elastic[at] - 1) * ROUNDING - 1, 0.0)
-        least = np.maximum(np.minimum(per_gpu, own + away / gpus), stretch / ends)
-        return np.min(each * replica_gpus * least + once * stretch, axis=0)
+        at, ends = self._at(most), ENDS.reshape(-1, *(1,) * np.ndim(most))
+        whole, elastic, stretch = self._tables[1].take(at, axis=-1)
+        # Absent replicas add to elastic jobs, at the measured rate: of the least stretch E up to the range's end E - 1
+        # may be stalls, and they add least where the stalls are largest.
+        stalls = elastic[0] - 1
+        away = np.maximum(inverse_share_there(replica_gpus * self._gone, stalls) * ROUNDING - 1, 0.0)
+        least = np.maximum(np.minimum(whole, elastic + away / ends), stretch / ends)
+        return np.min(each * replica_gpus / most * least + once * stretch, axis=0)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
         """Return a limit on each/d + once in seconds of steps, and the fewest replicas d to meet it, stops included."""
