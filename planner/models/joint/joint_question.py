@@ -18,7 +18,15 @@ from planner.models.joint.joint_solution import EPS, Unproven
 from planner.models.joint.shapes.blocks_by_site import largest_parts
 from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.stage_split import Column
-from planner.models.joint.strategy_space import JointProblem, Strategy, problem_of, strategies_of, strategy, ways_to_cut
+from planner.models.joint.strategy_space import (
+    Ints,
+    JointProblem,
+    Strategy,
+    problem_of,
+    strategies_of,
+    strategy,
+    ways_to_cut,
+)
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import site_power
@@ -40,8 +48,6 @@ class World:
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
-    # At the budget, by GPUs of a rack cabled; a copy has its own.
-    most_racks: dict[int, int] = field(init=False, default_factory=dict)
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search; sites, fibre and fabrics have the same
     unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
@@ -137,9 +143,14 @@ class World:
         cache.listed = found if count is None else cache.listed
         return found
 
+    @cached_property
+    def most_racks(self) -> Ints:
+        """Most racks known of the joint question at its budget, by cabled GPUs of a rack; -1: not known yet."""
+        return np.full(self.problem.gpus + 1, -1, dtype=np.int64)
+
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan of a joint question can have with `rails` GPUs of each cabled."""
-        if rails not in self.most_racks:
+        if self.most_racks[rails] < 0:
             instance, joined = self.problem.instance, self.problem.joined_racks(rails)
             hardware, limit = instance.hardware, instance.limits.facility_power_mw
             owned = hardware.racks or 0
@@ -154,7 +165,7 @@ class World:
             else:
                 most = int(min(owned, joined)) if self.owned_usd <= self.budget else 0
             self.most_racks[rails] = most
-        return self.most_racks[rails]
+        return int(self.most_racks[rails])
 
     @cached_property
     def owned_usd(self) -> float:

@@ -190,7 +190,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
         fewest = np.where(fewest <= wanted, wanted, 0)
     if stripes is not None and problem.instance.network is not None:
         fewest = np.where(rows.racks >= stripes * rows.stage_racks, fewest, 0)
-    d = np.minimum(most_blocks(world, rows) * rows.block_replicas, total // np.maximum(fewest, 1))
+    d = np.minimum(most_blocks(world, rows.rails, rows.racks) * rows.block_replicas, total // np.maximum(fewest, 1))
     wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (fewest >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
@@ -199,11 +199,12 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     return found
 
 
-def most_blocks(world: World, rows: StrategyRows) -> Ints:
-    """Return the most blocks of each pipeline in a strategy's table that the racks at the budget hold."""
-    counts = np.bincount(rows.rails)
-    most = np.array([world.max_racks(w) if count else 0 for w, count in enumerate(counts.tolist())], dtype=np.int64)
-    return np.asarray(most[rows.rails] // rows.racks)
+def most_blocks(world: World, rails: Ints, racks: Ints) -> Ints:
+    """Return the most blocks that the racks at the budget hold, by a pipeline's cabled GPUs of a rack and its racks."""
+    most = world.most_racks
+    for unknown in set(rails[most[rails] < 0].tolist()):
+        most[unknown] = world.max_racks(unknown)
+    return np.asarray(most[rails] // racks)
 
 
 def allowed(world: World, rows: StrategyRows) -> Flags:
@@ -214,7 +215,7 @@ def allowed(world: World, rows: StrategyRows) -> Flags:
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return a strategy table's pipelines with a replica (`d` the most, `m` the least), with lower bounds."""
     t = table_of(world, s)
-    most = most_blocks(world, t.rows)
+    most = most_blocks(world, t.rows.rails, t.rows.racks)
     at = np.flatnonzero(most > 0)
     rows, most = t.rows.part(at), most[at]
     rows = replace(rows, d=np.minimum(rows.d, most * rows.block_replicas))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.transformer import LayerKind
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):  # which takes a third of the time of a dataclass to make
     """A network level of a collective: how many parts of the level below a group joins, and a GPU's rate there."""
 
     ranks: Num  # a group of 32 GPUs on four racks of 8 has 8 at the scale-up level, and 4 above it

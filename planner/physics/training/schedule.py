@@ -243,6 +243,8 @@ def min_excess_seconds(
     # last round loses is counted as micro-batches already (`effective_micro_batches`).
     given = counts.pipeline, counts.virtual_stages, counts.micro_batches, layers, recomputed
     p, v, m, n, r = (np.asarray(x) for x in given)
+    if v.max(initial=1) == 1:
+        return np.zeros(np.broadcast(*given, layer_seconds, recompute_seconds).shape)
     largest = np.ceil(n / v) * layer_seconds + np.ceil(r / v) * recompute_seconds
     apart = (n % v > 0) * layer_seconds + (r % v > 0) * recompute_seconds
     waits = np.maximum(0, m // p - 2) * np.maximum(0.0, (p - 1) * apart - largest)

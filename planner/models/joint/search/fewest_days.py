@@ -66,7 +66,7 @@ class FewestDays(Goal):
     @property
     def most_seconds(self) -> float:
         """Seconds a sequence above which no plan matters to the fewest days: the incumbent's."""
-        return self.target.cutoff
+        return (self.rival if self.incumbent is None else self.incumbent.seconds) * (1 + EPS)
 
     @property
     def bound(self) -> float:

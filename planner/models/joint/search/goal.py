@@ -163,7 +163,7 @@ class Goal(ABC):
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield the first search nodes of a goal for a strategy: the ranges of blocks of its pipelines."""
         at = np.flatnonzero(allowed(self.world, of.rows))
-        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows))[at]
+        most = np.minimum(np.maximum(of.rows.blocks(), 1), most_blocks(self.world, of.rows.rails, of.rows.racks))[at]
         yield all_ranges(of, np.zeros_like(most), most, at)
 
     def strategy_usd(self, s: Strategy) -> float:
@@ -176,7 +176,7 @@ class Goal(ABC):
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of each range that the capital of a plan useful to the goal may pay."""
-        return np.minimum(x.high, most_blocks(self.world, x.of.rows)[x.at])
+        return np.minimum(x.high, most_blocks(self.world, x.of.rows.rails[x.at], x.of.rows.racks[x.at]))
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return which ranges of blocks of a search node the goal opens now."""
