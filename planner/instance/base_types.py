@@ -36,9 +36,9 @@ class Frozen(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     @classmethod
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         """Refuse true and false where frozen data have a number: pydantic takes them for 1 and 0."""
-        kinds = set(re.findall(r"\w+", str(cls.model_fields[info.field_name or ""].annotation)))
-        if kinds & {"int", "float"} and not kinds & {"bool", "Any"}:
-            _no_flag(value)
+        if isinstance(value, bool):
+            kinds = set(re.findall(r"\w+", str(cls.model_fields[info.field_name or ""].annotation)))
+            return _no_flag(value) if kinds & {"int", "float"} and not kinds & {"bool", "Any"} else value
         return value
 
     def replaced(self, **values: Any) -> Self:

@@ -13,20 +13,13 @@ import numpy as np
 from planner.instance.instance import ONE_SITE, Instance
 from planner.models import Options, SitesRequest
 from planner.models.fabric.fabric_templates import Templates
+from planner.models.fabric.template_table import Ints
 from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_solution import EPS, Unproven
 from planner.models.joint.shapes.blocks_by_site import largest_parts
 from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.stage_split import Column
-from planner.models.joint.strategy_space import (
-    Ints,
-    JointProblem,
-    Strategy,
-    problem_of,
-    strategies_of,
-    strategy,
-    ways_to_cut,
-)
+from planner.models.joint.strategy_space import JointProblem, Strategy, problem_of, strategies_of, strategy, ways_to_cut
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import site_power

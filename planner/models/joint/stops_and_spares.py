@@ -22,8 +22,7 @@ from planner.physics.recovery import NO_LINKS, CheckpointedJob, GpuLinks, Way, i
 STEP = 1.002  # from one number of GPUs of the table to the next
 # Of the table, up to more than any plan has.
 GPUS = np.power(STEP, np.arange(math.ceil(math.log(2**31) / math.log(STEP)) + 1), dtype=np.float64)
-# Steps of the table from the upper end of a range of replicas back to the ends of the pieces that it is bounded by, at
-# about 1, 0.95, 0.9, 0.8, 0.6 and 0.3 of it; and those ends.
+# Steps back from a range's upper end to those of the pieces that bound it, about 1, 0.95, 0.9, 0.8, 0.6, 0.3 of it.
 BACK = np.array([0, 26, 53, 112, 256, 602])
 ENDS = np.power(STEP, -BACK.astype(np.float64))
 ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
@@ -50,29 +49,23 @@ class Calendar:
 
     @cached_property
     def _tables(self) -> tuple[Floats, Floats]:
-        """Tabulate the least stretch by steps of GPUs: of all steps from each on; and by kind, piece and step.
-
-        The kinds, of ranges that end in the step: least stretch/GPUs up to a piece's end, times the GPUs of the range,
-        of whole restarts and of elastic jobs; and the least stretch in the piece or above.
-        """
-        # These are whole restarts, and jobs without a replica of no GPUs. A step's fewest GPUs are stretched least:
-        # stops grow at least as fast as the GPUs that share the writing.
+        """Tabulate the least stretch of steps by stops: of all counts of GPUs from each on; by kind, piece and GPUs."""
+        # Of ranges that end in a step: stretch/GPUs up to a piece's end, times the range's GPUs, of whole restarts and
+        # of elastic jobs that miss a replica of no GPUs; and the stretch in the piece or above. A step's fewest GPUs
+        # are stretched least: stops grow at least as fast as the GPUs that share the writing.
         least = {True: np.full(len(GPUS), np.inf), False: np.full(len(GPUS), np.inf)}
         for way in ways(replace(self.base, gpus=GPUS), spares=True):
-            kind = way.recovery == "elastic"
-            least[kind] = np.minimum(least[kind], way.stretch)
+            least[way.recovery == "elastic"] = np.minimum(least[way.recovery == "elastic"], way.stretch)
         both = least[False] * ROUNDING, least[True] * ROUNDING
         above = np.asarray(np.minimum.accumulate(np.minimum(*both)[::-1])[::-1])
-        at = np.arange(len(GPUS))
-        ends, starts = (np.maximum(at - back[:, None], 0) for back in (BACK, np.append(BACK[1:], len(GPUS))))
-        # Of an earlier step the most GPUs count: those of the next.
-        before = (np.append(np.inf, np.minimum.accumulate(x / (GPUS * STEP))[:-1]) * GPUS for x in both)
-        per_end = [np.minimum(x, y)[ends] / ENDS[:, None] for x, y in zip(both, before, strict=True)]
+        pieces = BACK, np.append(BACK[1:], len(GPUS))
+        ends, starts = (np.maximum(np.arange(len(GPUS)) - back[:, None], 0) for back in pieces)
+        before = (np.append(np.inf, np.minimum.accumulate(x[:-1] / GPUS[1:])) * GPUS for x in both)
+        per_end = (np.minimum(x, y)[ends] / ENDS[:, None] for x, y in zip(both, before, strict=True))
         return above, np.array([*per_end, above[starts]])
 
     def _at(self, gpus: Any) -> Any:
-        steps = (np.log(np.maximum(gpus, 1.0)) * (ROUNDING / math.log(STEP))).astype(np.int64)
-        return np.minimum(steps, len(GPUS) - 1)
+        return np.minimum((np.log(np.maximum(gpus, 1.0)) * (ROUNDING / math.log(STEP))).astype(np.int64), len(GPUS) - 1)
 
     def floor(self, min_gpus: Any) -> Any:
         """Bound from below the stretch by stops of every job of at least `min_gpus` GPUs."""
@@ -98,8 +91,7 @@ class Calendar:
         whole, elastic, stretch = self._tables[1].take(at, axis=-1)
         # Absent replicas add to elastic jobs, at the measured rate: of the least stretch E up to the range's end E - 1
         # may be stalls, and they add least where the stalls are largest.
-        stalls = elastic[0] - 1
-        away = np.maximum(inverse_share_there(replica_gpus * self._gone, stalls) * ROUNDING - 1, 0.0)
+        away = np.maximum(inverse_share_there(replica_gpus * self._gone, elastic[0] - 1) * ROUNDING - 1, 0.0)
         least = np.maximum(np.minimum(whole, elastic + away / ends), stretch / ends)
         return np.min(each * replica_gpus / most * least + once * stretch, axis=0)
 

@@ -241,10 +241,9 @@ def min_excess_seconds(
     # Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
     # first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short
     # last round loses is counted as micro-batches already (`effective_micro_batches`).
-    given = counts.pipeline, counts.virtual_stages, counts.micro_batches, layers, recomputed
-    p, v, m, n, r = (np.asarray(x) for x in given)
+    p, v, m, n, r = map(np.asarray, (counts.pipeline, counts.virtual_stages, counts.micro_batches, layers, recomputed))
     if v.max(initial=1) == 1:
-        return np.zeros(np.broadcast(*given, layer_seconds, recompute_seconds).shape)
+        return np.zeros(np.broadcast(p, v, m, n, r, layer_seconds, recompute_seconds).shape)
     largest = np.ceil(n / v) * layer_seconds + np.ceil(r / v) * recompute_seconds
     apart = (n % v > 0) * layer_seconds + (r % v > 0) * recompute_seconds
     waits = np.maximum(0, m // p - 2) * np.maximum(0.0, (p - 1) * apart - largest)
