@@ -18,6 +18,7 @@ from planner.models.joint.search.fewest_days import ANY_PLAN
 from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.joint.strategy_tables import pipelines_in_memory
 from planner.physics.network.fabric_cost import min_fabric
+from planner.physics.site.site_power import facility_mw
 from planner.physics.training.memory import memory_limit_bytes
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.certificate import Conflict, decision_of
@@ -213,7 +214,7 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         return lambda question: question.replaced(pins={path: x for path, x in question.pins.items() if path != pin})
 
     rules = {f"pins.{path}": (without(path), f"pins.{path} = {value!r}") for path, value in instance.pins.items()}
-    batch = limits.max_batch_tokens or 0
+    batch, racks = limits.max_batch_tokens or 0, hardware.racks or 0
     taken = f"a step may take {int(batch // instance.workload.sequence_length):,} sequences"
     rules["limits.max_batch_tokens"] = change_to(limits__max_batch_tokens=batch * MORE_BATCH), taken
     budget, least, price_usd = limits.budget_usd or 0.0, _least_usd(instance), hardware.rack.price_usd
@@ -222,18 +223,19 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
         fabric = " with the least fabric" * (network is not None)
         paid = int(max(0.0, budget - min_fabric(network).usd) // price_usd) if price_usd else 0
         fewer = f"; {counted(paid, 'rack')} or fewer may do" if paid else "; it pays no rack" * (price_usd > 0)
-        capital += f"; its {counted(hardware.racks or 0, 'rack')}{fabric} cost at least {money(least)}"
+        capital += f"; its {counted(racks, 'rack')}{fabric} cost at least {money(least)}"
         capital += f" ({money(price_usd)} a rack{fewer})"
+    drawn = f"; its {counted(racks, 'rack')} draw {facility_mw(hardware, racks):,.6g} MW without a fabric" * (racks > 0)
     for name, text in (
-        ("facility_power_mw", f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW"),
+        ("facility_power_mw", f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW{drawn}"),
         ("budget_usd", capital),
         ("deadline_days", f"training must end in {limits.deadline_days or 0:,.6g} days"),
     ):
         if getattr(limits, name) is not None:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
-    if hardware.racks is not None:
-        own = f"the cluster has {counted(hardware.racks, 'rack')} of {hardware.rack.gpus} GPUs"
-        rules["hardware.racks"] = change_to(hardware__racks=hardware.racks * MORE_RACKS), own
+    if racks:
+        own = f"the cluster has {counted(racks, 'rack')} of {hardware.rack.gpus} GPUs"
+        rules["hardware.racks"] = change_to(hardware__racks=racks * MORE_RACKS), own
     if wan is not None and wan.protection == "one_cut":
         rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:

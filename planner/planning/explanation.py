@@ -487,16 +487,16 @@ def _answer(instance: Instance, solving: Solving, without: dict[str, Any] | None
 def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
     """Yield what would resolve the conflict of an instance without a plan, rule by rule, as `_answers` does."""
     instance, rules = plan.instance, plan.conflict.rules if plan.conflict is not None else ()
-    if rules and plan.conflict is not None and plan.conflict.decision == "sites" and instance.grid is not None:
-        from planner.models.sites import split_model as sites
+    from planner.models.sites import split_model as sites
 
+    if rules and instance.grid is not None and set(rules) <= set(sites.RULES):
         # How far each rule of the sites must give for a plan; of money, what a plan costs.
         moved = sites.relaxations(instance, [rule for rule in rules if rule != "budget"], options)
         budget, quietly = instance.limits.budget_usd, _quietly(options, JointCache())
         paid = briefly(instance, quietly, cheapest=True) if "budget" in rules else None
         if paid is not None and paid.usd is not None and budget is not None:
-            proved, lacks = paid.lower_bound == paid.usd, paid.usd - budget
-            moved.append(Relaxation(rule="budget", amount=lacks, unit="USD", proved=proved))
+            proved = paid.lower_bound == paid.usd
+            moved.append(Relaxation(rule="budget", amount=paid.usd - budget, unit="USD", proved=proved))
         yield "relaxations", *moved
         yield "nodes", *_nodes(instance, None, options)
         return
@@ -508,9 +508,7 @@ def _enough(plan: Plan, options: Options) -> Iterator[tuple[Any, ...]]:
         ("limits.max_batch_tokens", batch, 1, "tokens a step", "limits__max_batch_tokens"),
         ("hardware.racks", racks, 1, "racks", "hardware__racks"),
     ):
-        asked = limit in rules and now is not None
-        needed = _least(instance, path, max(now or 0, scale), options, left) if asked else None
-        if now is not None and needed is not None:
+        if limit in rules and now is not None and (needed := _least(instance, path, now, options, left)) is not None:
             yield "lacks", Lack(limit=limit, now=now / scale, needed=needed / scale, unit=unit)
 
 

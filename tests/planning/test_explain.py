@@ -10,6 +10,7 @@ from commands import invoke
 from each_case import each
 from joint_brute_force import toy
 from joint_toys import GPU, PRECISION
+from joint_toys import toy as campus
 from stored_plans import stored
 from tiers import slow
 from worked_plan import LAYOUT, instance_with
@@ -82,6 +83,15 @@ def test_a_command_without_a_plan_says_what_is_enough(tmp_path: Any) -> None:
     memory = next(x for x in found["lacks"] if x["limit"] == "memory")
     asked["hardware"]["accelerator"]["hbm_bytes"] = memory["needed"] * 1e9
     assert planner.solve(asked).status == "optimal"
+
+
+def test_too_few_racks_pinned_at_the_sites_say_how_much_memory_is_enough() -> None:
+    asked = campus(0, sites=2).replaced(pins={"sites.racks": 1})
+    found = planner.explain(asked)
+    assert found.conflict is not None and found.conflict.rules == ("pins.sites.racks", "memory")
+    (memory,) = found.lacks
+    assert memory.now < memory.needed < 1
+    assert planner.solve(asked.replaced(hardware__accelerator__hbm_bytes=memory.needed * 1e9)).status == "optimal"
 
 
 def priced(**objective: Any) -> dict[str, Any]:
