@@ -147,7 +147,10 @@ def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, _: Cos
     usd, metrics = physics.plan.counted_usd, layout.metrics
     found: dict[str, Any] = {"days_to_train": metrics.days_to_train, "capital_usd": usd, "mfu": metrics.mfu}
     found |= {"idle_gpus": layout.gpus_idle, "layout": layout_in_short(layout)}
-    bound = physics.plan.objective.bound if physics.instance.objective.minimize == "days_to_train" else None
+    # A cluster's plan pays all racks of a budget, and a point those that it uses: more is left for its fabric.
+    all_paid = physics.instance.grid is None and physics.instance.limits.budget_usd is not None
+    bound = physics.plan.objective.fabric_free_bound if all_paid else physics.plan.objective.bound
+    bound = bound if physics.instance.objective.minimize == "days_to_train" else None
     for point in curve.points:
         yield from figures("curve_of_plan", point, found if point.asked else {})
         yield from at_most("curve_of_plan", bound, point.days_to_train, "days, the bound of the plan", "days")
@@ -170,7 +173,7 @@ def curve_share(physics: PlanPhysics, curve: Curve) -> Violations:
         if before is not None and bound > 0:
             own = min(max(own, point.capital_usd / before.capital_usd), before.days_to_train / bound)
         share = max(share, own - 1)
-    yield from at_most("curve_share", share, curve.epsilon, "within which points cover others", "stated")
+    yield from at_most("curve_share", 1 + share, 1 + curve.epsilon, "times within which points cover others", "stated")
     if curve.least_usd is None or exceeds(curve.points[0].capital_usd, curve.least_usd):
         yield broken("curve_share", "plans below the first point are covered by none", curve.least_usd, None)
 

@@ -60,7 +60,7 @@ def solve(
     ] = False,
 ) -> None:
     """Take all decisions and print the summary of the plan; then what less money buys."""
-    from planner.planning.frontier import why_no_curve
+    from planner.planning.frontier import why_no_curve, with_curve
     from planner.planning.solve import Session
     from planner.report.summary import curve_section, fitted, summary
 
@@ -85,7 +85,7 @@ def solve(
                 if why is None:
                     left, seed, threads = deadline.limit, search.seed, search.threads
                     found = session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch)
-                    plan = plan.replaced(curve=found.curve)
+                    plan = with_curve(plan, found.curve)
                     console.write_model(plan, output)
                 if not as_json:
                     text = curve_section(plan.curve) if plan.curve else f"No curve of less money: {why}."

@@ -110,7 +110,8 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
 
 def curve_section(curve: Curve) -> str:
     """Write the curve that a plan holds as the last section of its summary: its points, knee and proven share."""
-    if len(curve.points) < FEWEST_POINTS:
+    on_it = any(point.asked for point in curve.points)
+    if len(curve.points) < FEWEST_POINTS and on_it:
         other = "none of less money was found"
         if curve.none_below_usd is not None:
             other = f"no plan of at most {money(curve.none_below_usd)} keeps all rules (proven)"
@@ -118,6 +119,7 @@ def curve_section(curve: Curve) -> str:
     ended = "" if curve.stopped == "proved" else f" (ended by {ENDED_BY.get(curve.stopped, 'its limit')})"
     plans = f"{counted(len(curve.points), 'plan')}, {UNBEATEN}"
     lines = [*curve_table(curve.points), *curve_claims(curve)]
+    lines += [] if on_it else ["The plan pays all racks of its cluster, these only racks in use: one of them beats it."]
     return "\n".join([f"CURVE      What less money buys: {plans}{ended}", *(f"{'':{INDENT}}{line}" for line in lines)])
 
 

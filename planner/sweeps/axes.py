@@ -181,8 +181,7 @@ def changed(
     for path, value in sorted(changes.items(), key=lambda one: first.index(one[0]) if one[0] in first else len(first)):
         relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         try:
-            whole = value is None or isinstance(value, (list, tuple, dict))
-            now = check_path(base, path, whole=whole)
+            now = check_path(base, path, whole=value is None or isinstance(value, (list, tuple, dict)))
             put(data, base, path, value if relative is None else _moved(now, relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None

@@ -8,6 +8,7 @@ from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
 
+import joint_toys
 import pytest
 from joint_brute_force import cost_toy, toy
 from tiers import more, slow
@@ -131,6 +132,26 @@ def test_changed_curves_are_refused(drawn: Plan) -> None:
     assert "curve_points" in rules(drawn, with_last(bound_days=last.days_to_train * 2))
     assert "curve_share" in rules(drawn, curve.replaced(epsilon=(curve.epsilon or 0.0) / 2))
     assert "curve_share" in rules(drawn, curve.replaced(least_usd=first.capital_usd / 2))
+
+
+def test_a_cluster_whose_curve_pays_fewer_racks_may_beat_its_plan() -> None:
+    """Money that racks do not take is left for the fabric, which no bound on plans of all racks speaks of."""
+    plan = planner.solve(joint_toys.toy(4, sites=0), curve=True)
+    (point,) = plan.curve.points
+    assert point.days_to_train < 0.7 * plan.objective.bound and not point.asked
+    assert plan.verified and rules(plan, plan.curve) == set()
+    assert "one of them beats it" in curve_section(plan.curve)
+    days = plan.objective.fabric_free_bound / 1.01
+    assert "curve_of_plan" in rules(
+        plan, plan.curve.replaced(points=(point.replaced(days_to_train=days, bound_days=0.0),))
+    )
+
+
+def test_a_curve_counts_capital_whatever_the_goal_of_its_instance() -> None:
+    own = joint_toys.toy(4, sites=0).replaced(limits__deadline_days=100.0)
+    found = planner.frontier(own.replaced(objective__minimize="total_cost_of_ownership_usd"))
+    assert {plan.instance.objective.minimize for plan in found.plans} == {"days_to_train"}
+    assert [plan.violations for plan in found.plans] == [()] * len(found.plans)
 
 
 def test_a_curve_is_of_a_plan_that_asks_for_it_and_can_have_one(drawn: Plan) -> None:

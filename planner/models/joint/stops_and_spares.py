@@ -43,12 +43,7 @@ class Calendar:
         return CheckpointedJob(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
 
     @cached_property
-    def _gone(self) -> float:
-        """Bound the replicas that are gone at any time, for each GPU of one."""
-        return recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
-
-    @cached_property
-    def _tables(self) -> tuple[Floats, Floats]:
+    def _tables(self) -> tuple[Floats, Floats, float]:
         """Tabulate the least stretch of steps by stops: of all counts of GPUs from each on; by kind, piece and GPUs."""
         # Of ranges that end in a step: stretch/GPUs up to a piece's end, times the range's GPUs, of whole restarts and
         # of elastic jobs that miss a replica of no GPUs; and the stretch in the piece or above. A step's fewest GPUs
@@ -62,7 +57,8 @@ class Calendar:
         ends, starts = (np.maximum(np.arange(len(GPUS)) - back[:, None], 0) for back in pieces)
         before = (np.append(np.inf, np.minimum.accumulate(x[:-1] / GPUS[1:])) * GPUS for x in both)
         per_end = (np.minimum(x, y)[ends] / ENDS[:, None] for x, y in zip(both, before, strict=True))
-        return above, np.array([*per_end, above[starts]])
+        gone = recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
+        return above, np.array([*per_end, above[starts]]), gone  # replicas at any time, for each GPU of one
 
     def _at(self, gpus: Any) -> Any:
         return np.minimum((np.log(np.maximum(gpus, 1.0)) * (ROUNDING / math.log(STEP))).astype(np.int64), len(GPUS) - 1)
@@ -88,10 +84,11 @@ class Calendar:
         # up to b, and at least the stretch from a on over b.
         most = np.maximum(replicas * replica_gpus, 1.0)
         at, ends = self._at(most), ENDS.reshape(-1, *(1,) * np.ndim(most))
-        whole, elastic, stretch = self._tables[1].take(at, axis=-1)
+        _, by_kind, gone = self._tables
+        whole, elastic, stretch = by_kind.take(at, axis=-1)
         # Absent replicas add to elastic jobs, at the measured rate: of the least stretch E up to the range's end E - 1
         # may be stalls, and they add least where the stalls are largest.
-        away = np.maximum(inverse_share_there(replica_gpus * self._gone, elastic[0] - 1) * ROUNDING - 1, 0.0)
+        away = np.maximum(inverse_share_there(replica_gpus * gone, elastic[0] - 1) * ROUNDING - 1, 0.0)
         least = np.maximum(np.minimum(whole, elastic + away / ends), stretch / ends)
         return np.min(each * replica_gpus / most * least + once * stretch, axis=0)
 

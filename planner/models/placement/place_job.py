@@ -135,11 +135,9 @@ def with_split(problem: PlacementProblem, whole: WholeGroups, left: list[int], *
 def _fewest_holes(holes: Sequence[int], leaves: Iterable[int], size: int) -> tuple[Piece, ...]:
     """Choose the fewest holes of leaves that hold a group: the largest ones, and as the last the smallest enough."""
     order = sorted((i for i in leaves if holes[i]), key=holes.__getitem__, reverse=True)  # equal ones as they come
-    count = problems.count_to_reach([holes[i] for i in order], size)
-    pieces = [(i, holes[i]) for i in order[: count - 1]]
+    pieces = [(i, holes[i]) for i in order[: problems.count_to_reach([holes[i] for i in order], size) - 1]]
     rest = size - sum(units for _, units in pieces)
-    enough = next(i for i in reversed(order) if holes[i] >= rest)
-    return tuple(sorted([*pieces, (enough, rest)]))
+    return tuple(sorted([*pieces, (next(i for i in reversed(order) if holes[i] >= rest), rest)]))
 
 
 def solver_affordable(options: Options) -> bool:
@@ -177,8 +175,7 @@ def bounded_packing(
     """Return a placed job's packing as a solution with analytic bounds; `whole`: as if no group splits."""
     analytic = problems.bounds(problem, whole=whole)
     searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
-    values = problems.measure(problem, packing)
-    return Solution(packing, values, analytic, searched, analytic, problem.min_split)
+    return Solution(packing, problems.measure(problem, packing), analytic, searched, analytic, problem.min_split)
 
 
 def solve_in_one_tree(

@@ -173,8 +173,7 @@ def minimize_stop_cost(
         model.add(taken <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
     for k, kind in enumerate(kinds):
         model.add(sum(whole[i, k] for i in units) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    groups_split = sum(kind.count for kind in kinds) - sum(whole.values())
-    model.add(groups_split <= split).with_name("split_few_groups")
+    model.add(sum(kind.count for kind in kinds) - sum(whole.values()) <= split).with_name("split_few_groups")
     need = sum(kind.size * kind.count for kind in kinds)
     model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
     unit = len(stop) + 1  # more than all jobs: those that cost nothing are not stopped for nothing

@@ -293,8 +293,7 @@ def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
     if not split or not largest:
         return 0
     oversize = sum((-(-kind.size // largest) - 1) * kind.count for kind in problem.kinds if kind.size > largest)
-    forced = sum(kind.count for kind in problem.kinds if kind.size > largest)
-    bound = oversize + max(0, split - forced)
+    bound = oversize + max(0, split - sum(kind.count for kind in problem.kinds if kind.size > largest))
     if len(problem.kinds) == 1:
         size = problem.kinds[0].size
         holes = sorted((leaf.free % size for leaf in problem.leaves if leaf.free % size), reverse=True)

@@ -301,8 +301,7 @@ class Contingencies:
         flow, rating_mw = topology.network.flows(network.injection(point)), topology.rating_mw
         limit, overloads = rating_mw * topology.network.circuits, list[Overload]()
         for batch in self.batches() if len(limit) else ():
-            source = (point if batch.unit else flow)[batch.lost]
-            after = np.abs(flow[:, None] + batch.factor * source)
+            after = np.abs(flow[:, None] + batch.factor * (point if batch.unit else flow)[batch.lost])
             rating = np.broadcast_to(limit[:, None], after.shape)
             if not batch.unit:
                 rating = rating.copy()
@@ -448,8 +447,7 @@ class LazyRows:
                 if built not in network.contingencies:
                     network.contingencies[built] = Contingencies(network, network.topology(built))
                 outages: Contingencies = network.contingencies[built]
-                count = len(outages.lines) + len(outages.units)
-                network.effort["outages"] = max(network.effort["outages"], count)
+                network.effort["outages"] = max(network.effort["outages"], len(outages.lines) + len(outages.units))
                 cuts += chain(outages.overload_cuts(own), outages.island_cuts(own), outages.reserve_cuts(own))
             by_year.append(cuts)
         return self._rows(by_year)

@@ -306,8 +306,7 @@ def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:
     rule = data.grid.rules.interconnect
     if not rule.enabled or rule.share <= 0 or rule.reading == "import_share":
         return None
-    usable = _largest_interconnect_mw(data, site) + soft_excess(data, "interconnect")
-    return usable / rule.share / data.module_mw
+    return (_largest_interconnect_mw(data, site) + soft_excess(data, "interconnect")) / rule.share / data.module_mw
 
 
 def _interconnect_sentence(data: SplitData) -> str:

@@ -177,8 +177,7 @@ def site_musd(data: SplitData) -> tuple[float, float]:
     """Return the fixed part of a site's price in M$, and the part of each module of the split."""
     fixed = cost.site_capex_usd(data.grid, it_mw=0, facility_mw=0)
     it_mw = site_power.it_mw(data.hardware, data.module_racks)
-    one = cost.site_capex_usd(data.grid, it_mw=it_mw, facility_mw=data.module_mw)
-    return fixed / 1e6, (one - fixed) / 1e6
+    return fixed / 1e6, (cost.site_capex_usd(data.grid, it_mw=it_mw, facility_mw=data.module_mw) - fixed) / 1e6
 
 
 def module_capital_musd(data: SplitData) -> float:

@@ -212,8 +212,7 @@ def domains_of_token(experts: Experts, domains: float) -> float:
     q = round(total / domains)
     ways = math.comb(total, own)
     drawn = ((j, math.comb(q, j) * math.comb(total - q, own - j) / ways) for j in range(min(q, own) + 1))
-    missed = math.fsum(chance * (1 - j / own) ** k for j, chance in drawn)
-    return domains * (1 - missed)
+    return domains * (1 - math.fsum(chance * (1 - j / own) ** k for j, chance in drawn))
 
 
 def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
@@ -248,8 +247,7 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
         seconds = float(all_to_all(experts.per_token * one, (near, far)))
     else:
         copies = (domains_of_token(experts, s.expert_parallel), domains_of_token(experts, float(far.ranks)))
-        each = [float(all_to_all(n * one, (level,))) for n, level in zip(copies, (near, far), strict=True)]
-        seconds = max(each)
+        seconds = max(float(all_to_all(n * one, (level,))) for n, level in zip(copies, (near, far), strict=True))
     hidden = m.software.expert_overlap * seconds if overlaps_experts(m, s) else 0.0
     return 2 * (seconds - min(hidden, passes) + m.software.dispatch_seconds)
 

@@ -131,8 +131,7 @@ def activation_bytes_per_layer(
     linear = tokens * (each + 2 * sizes.mask * model.hidden / s.split)
     if s.recompute == "selective":
         return linear
-    scores = (2 * element + sizes.mask) * s.micro_batch * model.heads * sequence**2 / s.gpus
-    return linear + scores
+    return linear + (2 * element + sizes.mask) * s.micro_batch * model.heads * sequence**2 / s.gpus
 
 
 def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num, cast_bytes: float = 0.0) -> Num:

@@ -101,8 +101,7 @@ def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num) -> Num:
 
 def model_flop_per_token(model: Model, sequence: Num) -> Num:
     """Compute a Transformer's FLOP per token that MFU counts: forward, with 2·s·h·V of logits, and twice backward."""
-    head = 2 * embedding_parameters(model) * sequence
-    return 3 * (layers_forward_flop(model, sequence, 1) + head) / sequence
+    return 3 * (layers_forward_flop(model, sequence, 1) + 2 * embedding_parameters(model) * sequence) / sequence
 
 
 def attention_inputs(model: Model) -> int:

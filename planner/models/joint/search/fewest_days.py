@@ -148,8 +148,7 @@ class FewestDays(Goal):
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """Return all blocks of each range, and the seconds up to which the fewest-days search lists columns now."""
-        replicas = x.rows.d - x.low * x.of.rows.block_replicas[x.at]
-        few = int(replicas.sum()) <= FEW_REPLICAS
+        few = int((x.rows.d - x.low * x.of.rows.block_replicas[x.at]).sum()) <= FEW_REPLICAS
         most = self.most_seconds * (1 + EPS) if few else self._horizon(key, x.times)
         return x.high, np.full(len(x.at), most)
 

@@ -99,8 +99,7 @@ class Prices:
         for a in self.answers:
             if a.placed is not None and a.placed.rtt_ms <= rtt:
                 lengths_km = [self.sites.data.pairs[p] for p in a.placed.pairs] if waves != a.waves else []
-                more = sum(usd(km, waves) - usd(km, a.waves) for km in lengths_km)
-                found = min(found, float(a.usd + more))
+                found = min(found, float(a.usd + sum(usd(km, waves) - usd(km, a.waves) for km in lengths_km)))
         return found
 
     def is_known(self, waves: int, rtt: float) -> bool:
