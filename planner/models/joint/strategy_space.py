@@ -36,7 +36,7 @@ MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads
 DEFAULT_WAN = Wan()  # default prices, where two sites have no stated fibre
 REASONS = {
     "replicas_per_rack": "a rack takes only as many replicas as fit with its stages",
-    "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
+    "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit, each with whole expert groups",
     "tensor_parallel_inner": "TP is one-dimensional, or the squarest grid from 16 ranks on",
 }
 RULED: set[Parallelism] = {"context", "pipeline", "tensor-2d"}  # whose degrees rules of a framework narrow

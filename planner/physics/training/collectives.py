@@ -11,6 +11,7 @@ from planner.physics import Num
 from planner.physics.training import operations
 from planner.physics.training.memory import repeated_modules
 from planner.physics.training.operations import LayerShape, Machine
+from planner.physics.training.parallel_strategy import expert_gpus_of_rack
 from planner.physics.training.transformer import LayerKind
 
 
@@ -242,7 +243,8 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
         return 0.0
     own = s.tokens(m.sequence) / s.tensor_parallel
     one = m.expert_imbalance * own * m.model.hidden * m.precision.collective_bytes
-    near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
+    inside = expert_gpus_of_rack(m, s)
+    near, far = scale_up(m, inside), nic(m, s.expert_parallel / inside)
     if m.software.dispatcher == "all_to_all":
         seconds = float(all_to_all(experts.per_token * one, (near, far)))
     else:

@@ -41,6 +41,7 @@ class Machine:
     precision: Precision
     sequence: int
     expert_imbalance: float = 1.0  # tokens of the busiest expert-parallel rank over the mean
+    replicas_per_rack: int | None = None  # of which a rack holds a stage, where that is given
 
     @property
     def peak_flop_per_second(self) -> float:

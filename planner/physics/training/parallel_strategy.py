@@ -5,7 +5,7 @@ what is not given is the plainest choice: even layers, and stages packed as rank
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -27,6 +27,18 @@ def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_
     """Count the racks of a parallel strategy's unit: whole replicas (`replica_gpus` on `racks`) and expert groups."""
     in_rack = max(1, replica_gpus // racks * replicas_per_rack)
     return math.lcm(racks, max(1, math.ceil(expert_parallel / in_rack)))
+
+
+def whole_groups(gpus: int, expert_parallel: int, replicas: Iterable[int]) -> int:
+    """Return the first number of replicas, each with some GPUs of a rack, that makes expert groups whole; 0: none."""
+    return next((n for n in replicas if (n * gpus) % expert_parallel == 0 or expert_parallel % (n * gpus) == 0), 0)
+
+
+def expert_gpus_of_rack(m: Machine, s: LayerShape) -> int:
+    """Count the GPUs of a rack in one expert group: of the replicas of a stage there, as many as make groups whole."""
+    own = s.gpus // context_racks(m.rack.gpus, s.tensor_parallel, s.context_parallel)
+    replicas = m.replicas_per_rack or whole_groups(own, s.expert_parallel, range(m.rack.gpus // own, 0, -1))
+    return min(s.expert_parallel, m.rack.gpus, own * replicas or m.rack.gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +79,7 @@ def block_of(
     """Return the block of racks of a parallel strategy of (TP, CP, EP) `degrees`; None outside the search space."""
     # CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
     # replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or
-    # a group of whole racks.
+    # a group of whole racks; in a rack that stages share only the former.
     (t, k, e), q = degrees, stages_per_rack
     if t > gpus:
         return None
@@ -78,8 +90,8 @@ def block_of(
     own = t * k // c  # GPUs of a rack that one replica's stage takes
     r = gpus // (q * own) if c == 1 else 1
     asked = range(r, 0, -1) if replicas_per_rack is None else [n for n in (replicas_per_rack,) if n <= r]
-    r = next((n for n in asked if (n * own) % e == 0 or e % (n * own) == 0), 0)
-    if r == 0:
+    r = whole_groups(own, e, asked)
+    if r == 0 or (q > 1 and replicas_per_rack is None and (r * own) % e > 0):
         return None
     together = unit_racks(replica_gpus=t * k, racks=c, replicas_per_rack=r, expert_parallel=e)
     return RackBlock(

@@ -56,6 +56,7 @@ def machine_of(instance: Instance) -> Machine:
         precision=workload.precision,
         sequence=workload.sequence_length,
         expert_imbalance=workload.expert_imbalance,
+        replicas_per_rack=instance.pins.get("layout.replicas_per_rack"),
     )
 
 
@@ -350,6 +351,7 @@ def once_parts(
 
 def times_of_strategy(m: Machine, c: Conditions, strategy: ParallelStrategy) -> ShardedTimes:
     """Time the pipeline of a parallel strategy given in full, and its layers under ZeRO, to predict its step."""
+    m = replace(m, replicas_per_rack=strategy.replicas_per_rack) if strategy.expert_parallel > 1 else m
     x = pipeline_of(m, strategy.shape, c.transport_slowdown)
     x = replace(x, zero_stage=strategy.zero_stage, order=strategy.schedule)
     x = inside_rack(x) if strategy.stages_per_rack >= strategy.pipeline_parallel else x
