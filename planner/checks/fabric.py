@@ -211,8 +211,7 @@ def slowdowns(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         if site not in physics.crossings:
             continue
         traffic, free = physics.crossings[site], free_by_exchange(physics, site, design)
-        loads = uplink_loads(design, traffic.share_leaving, traffic.allreduces_leaving, free)
-        send, allreduce = by_loads(phi, loads)
+        send, allreduce = by_loads(phi, uplink_loads(design, traffic.share_leaving, traffic.allreduces_leaving, free))
         found = {f"share_leaving_{level}": share for level, share in zip(BLOCKS, traffic.share_leaving, strict=True)}
         found |= {"pipeline_send_slowdown": send, "allreduce_slowdown": allreduce}
         if physics.metrics is not None:

@@ -342,8 +342,7 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
     # The bound on its loss is that of the best model for the bound on its compute.
     rule, bound = "choice_figures[loss_bound]", physics.plan.objective.bound
-    best = min(_model_at(asked, stated.flop_bound)["loss"], stated.loss)
-    yield from figures(rule, stated, {"loss_bound": best})
+    yield from figures(rule, stated, {"loss_bound": min(_model_at(asked, stated.flop_bound)["loss"], stated.loss)})
     if bound is not None:
         yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
     # Its size is the law's at a compute that was tried and trained in time; its tokens are no fewer.

@@ -239,8 +239,7 @@ def job_of_plan(plan: Plan, where: str = "plan", gpus_per_node: int | None = Non
         shared = f"{layout.stages_per_rack} stages share a rack, at least 1 does"
         raise InputError(f"{where}: layout.stages_per_rack: {shared}; see what `planner check` says of it")
     sizes = {site: racks for site, racks in layout.racks_per_stage_by_site.items() if racks}
-    at_work = layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus
-    gpus = min(plan.instance.hardware.rack.gpus, at_work)
+    gpus = min(plan.instance.hardware.rack.gpus, layout.stages_per_rack * layout.replicas_per_rack * layout.stage_gpus)
     each, rest = divmod(gpus, gpus_per_node or gpus)
     if rest or not each:
         whole = f"the {gpus} GPUs at work in a rack of {where}"

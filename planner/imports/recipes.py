@@ -132,7 +132,8 @@ def torchtitan_run(values: RunValues) -> OwnRun:
     layout: dict[str, Any] = {choice: values.count(f"parallelism.{choice}_degree") for choice in DEGREE_FLAGS}
     keeps = kept == "never" or (kept == "default" and stages > 1)
     recompute = values.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective")
-    layout |= {"zero_stage": 0 if shard == 1 else 2 if keeps else 3, "recompute": recompute}
+    whole = shard == 1 and layout["context_parallel"] == 1  # context ranks are shards too
+    layout |= {"zero_stage": 0 if whole else 2 if keeps else 3, "recompute": recompute}
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
     if shard > 0:
         layout["data_parallel"] = shard * replicate

@@ -74,8 +74,7 @@ class CurvePoint(Frozen):
 def proven_knee(points: Sequence[CurvePoint]) -> CurvePoint | None:
     """Return the knee of a plan's curve whose ends and knee have proven bounds; None: a bound is missing."""
     knee = next((point for point in points if point.knee), None)
-    known = knee is not None and all(x.bound_days is not None for x in (points[0], knee, points[-1]))
-    return knee if known else None
+    return knee if knee is not None and all(x.bound_days is not None for x in (points[0], knee, points[-1])) else None
 
 
 class Curve(Frozen):

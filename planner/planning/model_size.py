@@ -147,8 +147,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
         "idle GPUs": (1 - at_work) * metrics.useful_share,
         "stopped": 1 - metrics.useful_share,
     }
-    parts = metrics.breakdown_seconds.items()
-    shares |= {part: own / metrics.step_seconds * working for part, own in parts if own > 0}
+    shares |= {part: own / metrics.step_seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
     loss = scaling_laws.loss(law, candidate.parameters, tokens)

@@ -215,8 +215,7 @@ def placement(
     nodes = rank(problem, solution.packing, job.slots(level), counted.units, block_numbers if single else None)
     what, axes = ("groups", ()) if level is None else (job.levels[level].what, job.numbering(level))
     along = f"along the {axes[-1]}" + " axis" * (axes[-1] != "pipeline") if axes else "in the best order"
-    named = problems.names(problem, what, along)
-    rows = zip(named, solution.values, solution.bounds, solution.analytic, strict=True)
+    rows = zip(problems.names(problem, what, along), solution.values, solution.bounds, solution.analytic, strict=True)
     figures = figures_of(cluster, job, level, rows, 2 + problem.tiers, nodes, free)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in job.levels] in ([], ["data"])

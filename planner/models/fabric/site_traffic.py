@@ -34,8 +34,7 @@ def units(stages: int, blocks: int, stripes: int) -> Ints:
     found, first = np.empty((stages, blocks), dtype=np.int64), 0
     for k in range(stripes):
         size = stages // stripes + (k < stages % stripes)
-        inside = np.arange(size)[:, None] + size * np.arange(blocks)[None, :]
-        found[first : first + size] = first * blocks + inside
+        found[first : first + size] = first * blocks + (np.arange(size)[:, None] + size * np.arange(blocks)[None, :])
         first += size
     return found
 
@@ -188,8 +187,7 @@ class Loads:
         if (row[wanted] < 0).any():
             new = np.unique(wanted[row[wanted] < 0])
             row[new] = np.arange(len(loads), len(loads) + len(new))
-            counted = self.traffic.leaving(self.blocks, np.array([n_stripes]), new)
-            loads = np.concatenate([loads, counted[0]])
+            loads = np.concatenate([loads, self.traffic.leaving(self.blocks, np.array([n_stripes]), new)[0]])
             self.rows[n_stripes] = row, loads
         return np.asarray(loads[row[wanted]])
 
@@ -211,8 +209,7 @@ class Loads:
             for k in range(0, len(stripes), AT_A_TIME):
                 tick()
                 columns = k + np.flatnonzero(fits[:, k : k + AT_A_TIME].any(axis=0))
-                counted = t.leaving(self.blocks, stripes[columns], racks[rows])
-                loads[np.ix_(rows, columns)] = counted.swapaxes(0, 1)
+                loads[np.ix_(rows, columns)] = t.leaving(self.blocks, stripes[columns], racks[rows]).swapaxes(0, 1)
             loads[~fits] = np.inf
             for size, each in zip(new.tolist(), loads, strict=True):
                 best = np.zeros(len(stripes), dtype=bool)

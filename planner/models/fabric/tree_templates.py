@@ -117,8 +117,7 @@ def single(s: SiteMode) -> list[DesignTable]:
     if not alike or not s.allows(1) or racks not in pins.get("leaf_sizes", (racks,)) or taken + s.wan_ports > s.ports:
         return []
     prices = s.prices.endpoints(racks) + m.networks * s.leaf_box + s.tree_wan
-    stripes = int(s.stripes[0]) if len(s.stripes) else 1
-    return [s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=stripes)]
+    return [s.table(np.ones(1), np.ones(1), prices, domain=racks, stripes=int(s.stripes[0]) if len(s.stripes) else 1)]
 
 
 def with_all_domains(s: SiteMode, domains: Ints, leaves: LeafLoads) -> Iterator[list[DesignTable]]:

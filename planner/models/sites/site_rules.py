@@ -387,8 +387,7 @@ def _rtt_sentence(data: SplitData) -> str:
 
 def wan_capacity(model: Any, data: SplitData) -> None:
     """Allow at most one site of a pair that fibre cannot join, and no set of sites that the request refuses (WAN)."""
-    apart = sorted(data.disconnected)
-    model.wan_disconnected = pyo.Constraint(apart, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
+    model.wan_disconnected = pyo.Constraint(sorted(data.disconnected), rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
     refused = sorted(sorted(sites) for sites in data.request.refused)
     model.wan_refused = pyo.Constraint(
         range(len(refused)),

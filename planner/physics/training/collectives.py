@@ -269,5 +269,4 @@ def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside:
     level, size, gather = scale_up(m, 2) if inside else nic(m, 2, slowdown), pipeline_send_bytes(m, s), 0.0
     if m.software.pipeline_scatter and not s.sequence_parallel:
         gather = float(all_gather(size * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))
-    crossing = float(level.latency_seconds + size / level.bytes_per_second)
-    return crossing + gather + m.software.pipeline_start_seconds
+    return float(level.latency_seconds + size / level.bytes_per_second) + gather + m.software.pipeline_start_seconds

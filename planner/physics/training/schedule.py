@@ -46,8 +46,7 @@ def bubble_seconds(order: Schedule, counts: PipelineCounts, passes: tuple[Num, N
     if order == "zb-h1":
         saving = np.minimum(np.minimum(weights - 2 * send, back - send), forward)
         return (p - 1) * (forward + back + 2 * send) - (np.minimum(counts.micro_batches, p) - 1) * saving
-    sends = 2 * (p * counts.virtual_stages - 1) * np.minimum(p - 1, 1)
-    return (p - 1) * (forward + back + weights) + sends * send
+    return (p - 1) * (forward + back + weights) + 2 * (p * counts.virtual_stages - 1) * np.minimum(p - 1, 1) * send
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:

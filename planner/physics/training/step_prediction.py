@@ -482,5 +482,4 @@ def pool_exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers:
     if link is None or training < 2:
         return 0.0
     size = wan_exchange.exchange_bytes(metrics.gradient_bytes_per_stage, training)
-    backward = metrics.wan_window_seconds / layers
-    return float(wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, backward))
+    return float(wan_tail_seconds(size, link.gbps, link.rtt_ms, 1.0, layers, metrics.wan_window_seconds / layers))

@@ -175,6 +175,13 @@ def test_expert_exchange(dispatcher: str, copies: float, waits: float) -> None:
     assert collectives.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
     assert collectives.expert_exchange_seconds(m, shape(e=1)) == 0
 
+    # The same 16 in groups of 8, 4 and 2 a rack, of which alone a rack holds a stage, cross more often; 8 in whole ones
+    # do not.
+    spread = [replace(m, replicas_per_rack=n) for n in (8, 4, 2)]
+    assert collectives.expert_exchange_seconds(spread[0], shape(e=16)) == pytest.approx(2 * each)
+    near, *far = (collectives.expert_exchange_seconds(own, shape(e=8)) for own in spread)
+    assert near == collectives.expert_exchange_seconds(m, shape(e=8)) < far[0] < far[1]
+
     # Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in place of the FFN's 4,096, and the router 2·8·16·4.
     ops = operations.layer_operations(machine(model=ROUTED), shape(), routed=True)
     assert math.fsum(o.seconds for o in ops.forward if o.kind == "gemm") == pytest.approx((2048 + 2048 + 1024) / 1e3)

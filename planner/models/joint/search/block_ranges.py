@@ -16,8 +16,7 @@ NAMES = 1 << 32  # numbers that a name made of two may have
 
 def under_stage(x: Ranges, zero: int) -> Ranges:
     """Return ranges of blocks under a ZeRO stage, without floors of their own yet; some only have it unpipelined."""
-    piped = zero in x.of.strategy.machine.software.zero_stages_under(2)
-    some = x if piped else x.where(x.of.rows.p[x.at] == 1)
+    some = x if zero in x.of.strategy.machine.software.zero_stages_under(2) else x.where(x.of.rows.p[x.at] == 1)
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 

@@ -60,8 +60,7 @@ class FibreDesigns:
             rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
             gbps = circuit.wavelengths * wan.wavelength_gbps / wan.headroom_factor
             window = assumed_window_seconds(wan, size, len(holding), math.inf, gbps, rtt)
-        opened = tuple(sorted(sites.open))
-        return WanRequest(sites=opened, exchanging=holding, stage_bytes=size, window_seconds=window)
+        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, stage_bytes=size, window_seconds=window)
 
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
         """Bound from below the price in USD of the designed fibre of any two sites, by number of wavelengths."""
