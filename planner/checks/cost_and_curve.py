@@ -112,13 +112,14 @@ def run_rules(physics: PlanPhysics, stated: RunPlan) -> Violations:
 @needs("curve")
 def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
     """Check each point of a curve of money against days: within limits, its racks paid, fewer days for more money."""
-    limits, rack = physics.instance.limits, physics.instance.hardware.rack
+    limits, racks = physics.instance.limits, [x.rack for x in physics.instance.hardware.each_alone()]
+    usd, gpus = min(rack.price_usd for rack in racks), max(rack.gpus for rack in racks)  # whichever GPU a point has
     yield from at_most("curve_points", curve.most_usd, limits.budget_usd, "USD of the curve", "USD of the budget")
     for number, point in enumerate(curve.points):
         rule = f"curve_points[{number}]"
         yield from must_be(rule, "racks of its sites", sum(point.racks_by_site.values()), point.racks)
         for limit in (
-            (point.racks * rack.price_usd, point.capital_usd, "USD of its racks", "USD"),
+            (point.racks * usd, point.capital_usd, "USD of its racks", "USD"),
             (point.capital_usd, limits.budget_usd, "USD", "USD of the budget"),
             (point.capital_usd, curve.most_usd, "USD", "USD of the curve"),
             (curve.none_below_usd, point.capital_usd, "USD that no plan is below", "USD"),
@@ -126,7 +127,7 @@ def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
             (point.bound_days, point.days_to_train, "days, its bound", "days"),
         ):
             yield from at_most(rule, *limit)
-        if not (0 < point.mfu <= 1 and 0 <= point.idle_gpus <= point.racks * rack.gpus):
+        if not (0 < point.mfu <= 1 and 0 <= point.idle_gpus <= point.racks * gpus):
             idle = f"{show(point.idle_gpus)} idle GPUs of {show(point.racks)} racks"
             yield broken(rule, f"MFU {show(point.mfu)} with {idle}")
     for number, (before, after) in enumerate(pairwise(curve.points), 1):

@@ -302,8 +302,7 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     if grid is None:
         racks, budget = hardware.racks or 0, instance.limits.budget_usd
         over_power = power is not None and site_power.facility_mw(hardware, racks) > power * (1 + SLACK)
-        over_budget = budget is not None and racks * hardware.rack.price_usd > budget + CENT
-        return 0 if over_power or over_budget else racks
+        return 0 if over_power or (budget is not None and racks * hardware.rack.price_usd > budget + CENT) else racks
     each, most = hardware.racks_per_module, [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / site_power.facility_mw(hardware, each))

@@ -413,6 +413,7 @@ def why_no_curve(plan: Plan) -> str | None:
         (goal != "days_to_train", f"the goal is money ({goal}); `planner frontier` draws all of it"),
         (instance.hardware.rack.price_usd <= 0, "racks have no price"),
         (bool(instance.hardware.alternatives) and instance.grid is None, "each GPU has a number of racks of its own"),
+        (len({x.ready_months for x in instance.hardware.each_alone()}) > 1, "its GPUs are ready in different months"),
         (plan.stopped in ("limit", "interrupted"), "the search for the plan itself was cut short"),
     )
     return next((why for holds, why in reasons if holds), None)

@@ -17,6 +17,7 @@ import planner
 from planner.checks.check_plan import check
 from planner.cli.console import ExitCode, exit_code
 from planner.errors import InputError
+from planner.instance.hardware import HardwareAlternative
 from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.joint_question import Solving
@@ -145,6 +146,19 @@ def test_a_cluster_whose_curve_pays_fewer_racks_may_beat_its_plan() -> None:
     assert "curve_of_plan" in rules(
         plan, plan.curve.replaced(points=(point.replaced(days_to_train=days, bound_days=0.0),))
     )
+
+
+def test_a_curve_may_have_a_cheaper_gpu_than_its_plan_but_none_that_is_ready_later() -> None:
+    i = campus(7)
+    gpu, rack = i.hardware.accelerator, i.hardware.rack
+    fast = gpu.replaced(name="fast", peak_flop_per_second={k: 3 * v for k, v in gpu.peak_flop_per_second.items()})
+    other = HardwareAlternative(accelerator=fast, rack=rack.replaced(name="r", price_usd=1.5 * rack.price_usd))
+    plan = planner.solve(i.replaced(hardware__alternatives=(other,)), curve=True)
+    first, *rest = plan.curve.points
+    assert plan.verified and first.capital_usd < other.rack.price_usd
+    assert any("GPU tiny becomes fast" in point.changes for point in rest)
+    late = planner.solve(i.replaced(hardware__alternatives=(other.replaced(ready_months=12.0),)))
+    assert "ready in different months" in why_no_curve(late)
 
 
 def test_a_curve_counts_capital_whatever_the_goal_of_its_instance() -> None:

@@ -224,8 +224,7 @@ class FastestSearch:
     def waves_by_best_split(self, level: SlowdownLevel, waves: int) -> int | None:
         """Return the fewest wavelengths, `waves` or more, for a shape's fastest plan at its best split."""
         q, more = self.shape_problem, self._wavelengths[self._wavelengths >= waves]
-        bounds = q.min_by_waves(level.send, level.allreduce, self.cutoff, more)
-        late = int(np.sum(bounds >= self.cutoff * (1 + EPS)))
+        late = int(np.sum(q.min_by_waves(level.send, level.allreduce, self.cutoff, more) >= self.cutoff * (1 + EPS)))
         return int(more[late]) if late < len(more) else None
 
     def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:

@@ -153,8 +153,7 @@ def design_fibre(m: Any, q: SiteQuestion) -> None:
         x = sets[i]
         other = sum(1 - m.open[s] if s in x.open else m.open[s] for s in q.data.candidates)
         other += sum(1 - m.holds[s] for s in x.holding)
-        priced = [] if q.designs[x] is None else [m.designed[i]]
-        return sum(priced) + other >= 1
+        return sum([] if q.designs[x] is None else [m.designed[i]]) + other >= 1
 
     m.design_fibre = pyo.Constraint(range(len(sets)), rule=row)
     m.design_musd = pyo.Expression(expr=sum((q.designs[sets[i]] or 0.0) / 1e6 * m.designed[i] for i in m.designed))
