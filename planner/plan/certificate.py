@@ -181,6 +181,11 @@ class LayoutChoices(Frozen):
     zero_stage: Literal[0, 1, 2, 3] = Field(0, description="As in the layout.")
     schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="As in the layout.")
 
+    @property
+    def degrees(self) -> tuple[int, int, int]:
+        """Degrees of tensor, context and expert parallelism that a joint proof states of a column."""
+        return self.tensor_parallel, self.context_parallel, self.expert_parallel
+
 
 class ExcludedColumn(LayoutChoices):
     """A column that a plan's joint proof lists: faster than the bound on a free network, all refused by sites.

@@ -436,8 +436,7 @@ class _Questions:
 def _decided(plan: JointPlan) -> tuple[Any, ...]:
     """Return a plan's layout, sites and capital, by which an explanation knows the same plan from two questions."""
     c = plan.column
-    layout = c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero
-    return *layout, plan.blocks_by_site, round(plan.capital_usd)
+    return c.strategy.shape, c.strategy.order, c.p, c.v, c.d, c.m, c.zero, plan.blocks_by_site, round(plan.capital_usd)
 
 
 def _value(v: Variant, plan: JointPlan | None) -> str:

@@ -16,6 +16,7 @@ from planner.physics.training import scaling_laws, step_prediction, transformer
 from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import SECONDS_PER_DAY, free_conditions, machine_of
 from planner.plan.certificate import LayoutChoices
+from planner.plan.plan_sections import in_short
 from planner.simulation.simulated_slowdown import transport_slowdown_of
 from planner.units import counted, words
 
@@ -127,16 +128,13 @@ def utilisation_table(points: Sequence[LimitPoint], days: float) -> Iterator[str
             yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {point.reason}"
             continue
         use, bound, layout = 100 * point.utilisation, 100 * (point.utilisation_bound or 1), point.layout
-        wide = {"CP": layout.context_parallel, "EP": layout.expert_parallel}
-        others = "".join(f" {name} {degree}" for name, degree in wide.items() if degree > 1)
-        pipeline = f"PP {layout.pipeline_parallel} v {layout.virtual_stages}"
-        degrees = f"TP {layout.tensor_parallel}{others} {pipeline} DP {layout.data_parallel:,}"
+        degrees = in_short((*layout.degrees, layout.pipeline_parallel, layout.data_parallel), layout.virtual_stages)
         batch = f"ZeRO-{layout.zero_stage}, {layout.microbatches_per_step} x {layout.microbatch_sequences}"
         # All parts of a step but those that train the model.
         lost = [(share, part) for part, share in point.shares.items() if part not in ("gemm", "attention")]
         share, part = max(lost, default=(0.0, ""))
         proof = "" if point.status == "optimal" else "; not proven"
-        text = f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
+        text = f"{degrees}, {batch}; {words(part)} {100 * share:.0f} %{proof}"
         yield f"{head} {point.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {text}"
     trained = [point.utilisation for point in points if point.utilisation is not None]
     drop, ends = fall(points), wall(points)
