@@ -303,9 +303,8 @@ def limited_by(physics: PlanPhysics, layout: LayoutPlan) -> Violations:
         wired = physics.wired_gpus_per_rack(next(iter(fabric.sites)))
         joined = physics.plan.proof.joined_racks_by_wired_gpus.get(wired, math.inf)
     if stated is not None and physics.instance.grid is None:
-        end = (
-            "owned_racks" if more > (physics.instance.hardware.racks or 0) else "fabric" if more > joined else "layout"
-        )
+        owned = physics.instance.hardware.racks or 0
+        end = "owned_racks" if more > owned else "fabric" if more > joined else "layout"
         yield from must_be("limited_by", "limited_by", stated, end)
     elif stated == "fabric" and block is not None:
         largest = block.racks * (racks // block.racks // max_sites(physics.instance) + 1)
