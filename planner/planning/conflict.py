@@ -57,7 +57,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
 
     def proven(own: frozenset[str]) -> bool:
         """Return whether it is proven that no plan meets these rules of a conflict, all others relaxed."""
-        none = not deadline.passed and solve_joint(relaxed(own), any_plan()).status == "infeasible"
+        none = not deadline.passed and plan_in_time(relaxed(own), any_plan()).status == "infeasible"
         if not none and deadline.passed:
             unjudged.append(own)
         return none
@@ -83,7 +83,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             kept = ["limits.budget_usd"] if unpaid else smallest_conflict(conflicting, list(rules))
         if not unjudged:
             if len(kept) == 1 and not unpaid and not deadline.passed:
-                freed = solve_joint(rules[kept[0]][0](instance), any_plan())
+                freed = plan_in_time(rules[kept[0]][0](instance), any_plan())
                 kept = [] if freed.plan is None and conflicting(frozenset()) else kept
             reason = _reason(instance, {rule: rules[rule][1] for rule in kept})
             if "limits.budget_usd" in kept:
@@ -95,6 +95,14 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     known = f"; they are among {', '.join(kept)}" if kept else ""
     reason = f"it is proven that none keeps all limits and pins; rules in conflict: not determined ({why}){known}"
     return Conflict(decision="layout", rules=(), reason=reason)
+
+
+def plan_in_time(question: Instance, solving: Solving) -> JointSolution:
+    """Search a plan that meets the limits of an instance, its deadline among them, whatever its goal."""
+    # Where money is short the search for the least of it comes to a plan, or to none, far sooner.
+    if question.limits.budget_usd is not None:
+        return solve_joint_cost(question, solving, days=False)
+    return solve_joint(question, solving, rival=question.limits.deadline_days or math.inf)
 
 
 def briefly(question: Instance, solving: Solving, *, cheapest: bool) -> JointSolution | None:
@@ -157,7 +165,7 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
         rules += [] if never else ["limits.budget_usd"]
         paid = "; no budget meets that deadline" if never else _enough(instance, found) or UNKNOWN
         reason = f"no plan{within} of {money(instance.limits.budget_usd)} {late}{paid}"
-    pins = _pins_too_slow(instance, deadline, solving)
+    pins = _pins_too_slow(instance, solving)
     rules += [f"pins.{path}" for path in pins]
     reason += f"; without {' or '.join(pins)} it can be met" if pins else ""
     if fewest is not None and fewest.days is not None:
@@ -170,16 +178,16 @@ def too_late(instance: Instance, solution: JointSolution, solving: Solving) -> C
     return Conflict(decision="layout", rules=tuple(rules), reason=reason)
 
 
-def _pins_too_slow(instance: Instance, days: float, solving: Solving) -> list[str]:
+def _pins_too_slow(instance: Instance, solving: Solving) -> list[str]:
     """Return a smallest set of pins in conflict with the deadline; empty where there is none, or time runs out."""
-    clock, pins, asked = solving.deadline.capped(JUDGED), list(instance.pins), in_fewest_days(instance)
+    clock, pins = solving.deadline.capped(JUDGED), list(instance.pins)
     quick = Solving(options=replace(solving.options, gap=ANY_PLAN), deadline=clock)
     met = set[frozenset[str]]()
 
     def late(kept: frozenset[str]) -> bool:
         """Return whether no plan with these pins meets the deadline; a time limit leaves that undecided."""
-        question = asked.replaced(pins={path: value for path, value in asked.pins.items() if path in kept})
-        found = solve_joint(question, replace(quick, cache=JointCache()), rival=days)
+        question = instance.replaced(pins={path: value for path, value in instance.pins.items() if path in kept})
+        found = plan_in_time(question, replace(quick, cache=JointCache()))
         met.update([kept] if found.plan is not None else [])
         return found.plan is None and found.status == "infeasible"
 
@@ -235,7 +243,9 @@ def _rules(instance: Instance) -> dict[str, tuple[Change, str]]:
             rules[f"limits.{name}"] = change_to(**{f"limits__{name}": None}), text
     if racks:
         own = f"the cluster has {counted(racks, 'rack')} of {hardware.rack.gpus} GPUs"
-        rules["hardware.racks"] = change_to(hardware__racks=racks * MORE_RACKS), own
+        # All of them are paid and draw power, together no more than before: else more racks would keep fewer plans.
+        rack = hardware.rack.replaced(price_usd=price_usd / MORE_RACKS, it_kw=hardware.rack.it_kw / MORE_RACKS)
+        rules["hardware.racks"] = change_to(hardware__racks=racks * MORE_RACKS, hardware__rack=rack), own
     if wan is not None and wan.protection == "one_cut":
         rules["wan.protection"] = change_to(wan__protection="none"), "any one fibre edge may be cut"
     if wan is not None and wan.fibre_edges:

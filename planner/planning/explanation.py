@@ -28,7 +28,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan, SitesPlan
 from planner.planning import changed_instance, finish_date
 from planner.planning.changed_instance import Change, Variant, in_days_of_training, in_fewest_days, variants_of
-from planner.planning.conflict import briefly
+from planner.planning.conflict import briefly, plan_in_time
 from planner.planning.hardware_choice import best_choice, in_time
 from planner.planning.solve import column_of, solve_instance
 from planner.solvers.progress import Progress, start
@@ -517,8 +517,10 @@ def _least(instance: Instance, path: str, now: float, options: Options, left: De
 
     def exists(value: float) -> bool:
         changed = instance.replaced(**{path: int(value) if whole else value})
-        any_plan = _quietly(replace(options, gap=ANY_PLAN, time_limit=left.limit), JointCache())
-        return _answer(in_fewest_days(changed), any_plan).plan is not None
+        found = plan_in_time(changed, _quietly(replace(options, gap=ANY_PLAN, time_limit=left.limit), JointCache()))
+        if found.stopped == "interrupted":
+            raise KeyboardInterrupt
+        return found.plan is not None
 
     def time_left(*_: float) -> bool:
         Deadline().check()  # a signal ends it with an OutOfTimeError

@@ -191,7 +191,7 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
         assert question.limits.budget_usd is None and (how.options.gap, how.deadline.seconds) == (0.05, 10.0)
         return SimpleNamespace(plan="cheap", usd=9e9, lower_bound=8e9)
 
-    monkeypatch.setattr(conflicts, "solve_joint", searched)
+    monkeypatch.setattr(conflicts, "plan_in_time", searched)
     monkeypatch.setattr(conflicts, "solve_joint_cost", cheapest)
     why = conflicts.conflict_of(i.replaced(limits__budget_usd=left * price), Options())
     assert (why.rules, asked) == (("limits.budget_usd",), [])
@@ -203,6 +203,20 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
     assert f"its 2 racks with the least fabric cost at least {money(fabric)} ($0 a rack)" in free.reason
     conflicts.conflict_of(i.replaced(limits__budget_usd=least), Options())
     assert len(asked) > 2
+
+
+@pytest.mark.parametrize("sites", [0, 2])
+def test_a_goal_in_money_names_the_deadline_and_each_rule_that_would_do(sites: int) -> None:
+    """Racks that are relaxed are paid no more than before, and a plan that is late meets no deadline."""
+    days = 0.0334799
+    asked = toy(9, sites=sites).replaced(objective__minimize="cost_usd", limits__deadline_days=days)
+    usd = 0.985 * planner.solve(asked.replaced(limits__budget_usd=None)).cost.total_usd
+    tight = asked.replaced(limits__budget_usd=usd)
+    rules = {"limits.max_batch_tokens": 64 * asked.limits.max_batch_tokens}
+    rules |= {"limits.budget_usd": usd / 0.98, "limits.deadline_days": 10 * days}
+    assert planner.solve(tight).conflict.rules == tuple(rules)
+    for rule, value in rules.items():
+        assert planner.solve(tight.replaced(**{rule.replace(".", "__"): value})).status == "optimal"
 
 
 @pytest.mark.slow

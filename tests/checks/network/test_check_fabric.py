@@ -344,7 +344,7 @@ def test_rows_that_others_beat() -> None:
 
 
 def test_a_site_without_a_wan_gateway_leaves_no_ports_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = Mock(wraps=design_for)
+    rows, noted = rows_of("rail")[:1], Mock(wraps=design_for)
     monkeypatch.setattr(fabric, "design_for", noted)
-    faults(rows_of("rail")[:1], small(network__switches=[{**BOX, "port_gbps": 0.01}]))
+    faults(rows, small(network__switches=[{**BOX, "port_gbps": 0.01}]))
     assert [call.kwargs["wan_ports"] for call in noted.call_args_list] == [0]

@@ -139,7 +139,7 @@ class FewestDays(Goal):
         if t > self.most_seconds or self.at_floor:
             return True
         if self.incumbent is None:
-            return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
+            return self.too_late or (0 < self.gap < ANY_PLAN and self.bound >= self.rival * (1 - self.gap))
         return self.gap > 0 and self.distance <= self.gap
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
