@@ -199,6 +199,10 @@ def launch(
             differs.append(f"layout.{key}: {framework} runs {runs} in place of {planned}")
         if near is not None:
             differs.append(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout")
+        if run.nodes > -(-run.gpus // run.host_gpus):
+            differs.append(
+                f"{run.nodes:,} hosts of {run.node_gpus} ranks: {run.gpus:,} GPUs do not fill hosts of {run.host_gpus}"
+            )
         if like is None:
             text = launch_file(run, framework, differs)
         else:

@@ -153,8 +153,7 @@ class Job(Frozen, json_schema_extra=with_schema):
             due = f"from 0, the innermost, to {len(kept) - 1}" if kept else "left out, as the job has no mesh"
             raise InputError(f"level: must be {due} (is {level!r:.40})")
         axes = [axis for axis in self.mesh or {} if axis not in kept]
-        first = sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis)))
-        return (*first, *reversed(kept[level + 1 :]))
+        return (*sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis))), *reversed(kept[level + 1 :]))
 
     def slots(self, level: int | None = None) -> Iterator[Slot]:
         """Yield a training job's groups in rank order: by kind, or a mesh's data groups by their other axes.

@@ -160,8 +160,7 @@ def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]
     for cables, metres in built.measured():
         chosen, is_gpu = table.choose(metres), cables.low_tier == "gpu"
         by_name = [media[i] for i in np.where(chosen == NO_MEDIUM, len(built.media), chosen)]
-        network = cables.high // (counts[cables.high_tier] // built.design.networks)
-        lanes = (network % built.design.lanes).tolist()
+        lanes = ((cables.high // (counts[cables.high_tier] // built.design.networks)) % built.design.lanes).tolist()
         low = [built.gpu_name(i) if is_gpu else built.names[cables.low_tier][i] for i in cables.low.tolist()]
         high = [built.names[cables.high_tier][i] for i in cables.high.tolist()]
         # Where a leaf's port is split, a GPU's end is named port/part.

@@ -57,10 +57,14 @@ class LaunchRun:
         return self.layout.stage_gpus * self.layout.pipeline_parallel * self.layout.data_parallel
 
     @property
+    def host_gpus(self) -> int:
+        """GPUs of one host of a run."""
+        return 4 if self.rack_gpus == 72 else min(self.rack_gpus, HOST_GPUS)  # of a rack of 72 four on a board
+
+    @property
     def node_gpus(self) -> int:
         """GPUs that the launcher of a run starts on one host: as many as all hosts can start alike."""
-        host = 4 if self.rack_gpus == 72 else min(self.rack_gpus, HOST_GPUS)  # of a rack of 72 four on a board
-        return math.gcd(host, self.gpus)
+        return math.gcd(self.host_gpus, self.gpus)
 
     @property
     def nodes(self) -> int:
@@ -479,8 +483,7 @@ def _script(run: LaunchRun, notes: list[str]) -> str:
     if run.model.experts is not None and software.dispatcher == "hybrid_ep":
         notes.append("HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.")
     if run.model.experts is not None and software.fused_experts:
-        fuser = "One kernel of all experts, --use-transformer-engine-op-fuser,"
-        notes.append(f"{fuser} is of core_v0.18.0 and later.")
+        notes.append("One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later.")
     if software.cuda_graphs != "none" and run.layout.recompute != "none":
         notes.append("Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.")
     if software.fused_loss and loss_implementation(software) == "te":

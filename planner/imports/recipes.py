@@ -103,8 +103,7 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     numbers = {name: value for name, value in script.variables.items() if value.isdigit()}
     used = (name for name in numbers if re.search(rf"\$\{{?{name}\b", text))
     doubtful = [f"{name} ({unsure}: {numbers[name]} is taken)" for name in used if (unsure := script.unsure(name))]
-    known = (*run.items.known, *launcher.known, *doubtful)
-    unmodelled = UnmodelledItems(known, run.items.unknown + launcher.unknown)
+    unmodelled = UnmodelledItems((*run.items.known, *launcher.known, *doubtful), run.items.unknown + launcher.unknown)
     return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
 
 

@@ -308,4 +308,5 @@ def _reason(instance: Instance, words: dict[str, str]) -> str:
             few = f"no site has room for more than {counted(racks, 'rack')} of {gpus} GPUs, and sites share no state"
             words[MEMORY] += f"; {few}"
     these = "nothing meets all of these" if len(words) > 1 else "nothing meets this limit"
-    return f"{these}: {'; '.join(words.values())}" if words else "no layout exists for the model"
+    none = "no layout exists for the model" + " whose fabric the sites have power and room for" * bool(instance.grid)
+    return f"{these}: {'; '.join(words.values())}" if words else none

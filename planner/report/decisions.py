@@ -424,8 +424,7 @@ def tier_words(tier: plan_sections.Tier, fabric: SiteFabric, asked: Instance) ->
     ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
     if fabric.family.startswith("dragonfly") and tier.up_ports and asked.network is not None:
         gbps = next(box.port_gbps for box in asked.network.switches if box.name == fabric.switch)
-        nic_gbps = lane_gbps(asked.hardware.gpu_nic_bytes_per_second, fabric.lanes)
-        nics = gbps / nic_gbps if tier.name == "leaf" else 1.0
+        nics = gbps / lane_gbps(asked.hardware.gpu_nic_bytes_per_second, fabric.lanes) if tier.name == "leaf" else 1.0
         of_all, worst = to_one(tier.down_ports / (tier.up_ports * nics), 3), to_one(tier.oversubscription, 3)
         return f"{name} ({ports}{of_all}{f' of all links, {worst} at worst' * (of_all != worst)})"
     return f"{name} ({ports}{to_one(tier.oversubscription, 3)})" if tier.up_ports else name

@@ -337,8 +337,7 @@ def flow_seconds(
     sent = float(np.bincount(flows.source, flows.size).max())
     longest = FLOW_BYTES if lanes <= FINE_PARTS else COARSE_FLOW_BYTES
     even = simulated_routes.spray(replace(tree, planes=(sum(tree.planes),)), flows)
-    ideal_bytes = even.fullest_seconds() * tree.host_rate
-    scale = max(1.0, sent / longest, ideal_bytes / (STEP_BYTES * MOST_STEPS))
+    scale = max(1.0, sent / longest, even.fullest_seconds() * tree.host_rate / (STEP_BYTES * MOST_STEPS))
     usual, step = Pauses(), min(STEP_BYTES * scale, sent / LEAST_STEPS) / tree.host_rate
     pauses = replace(usual, xoff_bytes=usual.xoff_bytes * scale, xon_bytes=usual.xon_bytes * scale, step_seconds=step)
     view, late = None, 0.0

@@ -310,8 +310,7 @@ def simulation_request(
     for i, one in enumerate(patterns):
         if len(patterns) > 1 and one.steps > 1:  # several at once have all steps of their rings
             flows = one.flows(0)
-            whole = replace(flows, size=flows.size * one.steps)
-            patterns[i] = replace(one, flows=_same(whole, one.name), steps=1)
+            patterns[i] = replace(one, flows=_same(replace(flows, size=flows.size * one.steps), one.name), steps=1)
     return SimulationRequest(
         name=name,
         simulated="; ".join([simulated, *(f"{own.name} in {own.groups}" for own in patterns if own.groups)]),

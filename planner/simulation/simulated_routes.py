@@ -79,8 +79,7 @@ class Tree:
 
     def meeting_tier(self, one: Ints, other: Ints) -> Ints:
         """Return the lowest tier whose switches reach the slots of both simulated hosts; 0 where they are the same."""
-        apart = [one // span != other // span for span in self.spans[: self.tiers]]
-        return np.asarray(np.sum(apart, axis=0), np.int64)
+        return np.asarray(np.sum([one // span != other // span for span in self.spans[: self.tiers]], axis=0), np.int64)
 
     def cable(self, tier: int, subtree: Any, position: Any, lane: Ints | int = 0) -> Any:
         """Return the numbers of cables up from a subtree below `tier` (0: leaves); `lane`: the cable of a bundle."""
@@ -248,8 +247,7 @@ class Alive:
         for t in range(tier):
             shape = -1, tree.widths[t], tree.up[t]  # the next hops of a position lie next to each other
             live, leads_on = self.counts[t][plane].reshape(shape), reached[t + 1].reshape(shape)
-            here = live[flows.source[chosen] // tree.spans[t], position] * leads_on[rows, position]
-            upto = np.cumsum(here, axis=1)
+            upto = np.cumsum(live[flows.source[chosen] // tree.spans[t], position] * leads_on[rows, position], axis=1)
             pick = below(upto[:, -1], seed, plane, 2 * t, chosen)
             choice = (upto <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, upto[rows, choice - 1], 0)

@@ -205,7 +205,7 @@ def test_a_budget_below_the_price_of_the_racks_takes_no_search_for_rules(left, f
     assert len(asked) > 2
 
 
-@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize("sites", [0, *slow(2)])
 def test_a_goal_in_money_names_the_deadline_and_each_rule_that_would_do(sites: int) -> None:
     """Racks that are relaxed are paid no more than before, and a plan that is late meets no deadline."""
     days = 0.0334799

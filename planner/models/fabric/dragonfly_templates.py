@@ -63,8 +63,7 @@ def with_groups(s: SiteMode, domains: Ints, _: LeafLoads) -> Iterator[list[Desig
         several = (groups > 1) & ((groups - 1) * links <= s.uplinks(domain) * (s.spine_ports - leaves))
     else:
         # A router of a largest group has ports for the others there, and its links out.
-        out = -(-(groups - 1) * links // leaves)
-        several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + out <= s.uplinks(domain))
+        several = ((groups > 1) | (leaves > 1)) & (leaves - 1 + -(-(groups - 1) * links // leaves) <= s.uplinks(domain))
     # Priced with the fewest links and spines. More uplinks than the rules ask may be wired to fewer spines, but not to
     # fewer than have ports for all links.
     spines = groups * -(-(leaves * inner + (groups - 1) * links) // s.spine_ports) * s.mode.has_spines

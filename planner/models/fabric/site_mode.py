@@ -403,8 +403,7 @@ class SiteMode:
         # dragonfly only leaves and links to GPUs count, and nothing where these depend on the groups.
         m, n, p, pins = self.mode, self.network, self.prices, self.pins
         if m.grouped:
-            counted = p.places is None and not self.wan_ports
-            return BELOW * self.fixed(domain) if counted else np.zeros((2, len(domain)))
+            return BELOW * self.fixed(domain) if p.places is None and not self.wan_ports else np.zeros((2, len(domain)))
         joined, switches = (tiers > 2, tiers - 2) if tiers < 4 else (2 * (self.min_zones > 1), self.min_zones + 1)
         if min(pins.get("min_pods", 1), pins.get("min_zones", 1)) > 1:
             joined = max(joined, {3: 1, 4: 2}.get(pins.get("tiers", 0), 0))

@@ -38,8 +38,7 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
     largest = sorted((leaf.free for leaf in leaves), reverse=True)
     split = extra = across = 0
     for group in groups:
-        elsewhere = group.missing - sum(leaves[i].free for i in group.stays)
-        pieces = len(group.stays) + count_to_reach(largest, elsewhere)
+        pieces = len(group.stays) + count_to_reach(largest, group.missing - sum(leaves[i].free for i in group.stays))
         split, extra = split + (pieces > 1), extra + pieces - 1
         across += len({leaves[i].pod for i in group.stays}) > 1
     taken = _nearest(leaves, groups)

@@ -298,8 +298,7 @@ def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
         size = problem.kinds[0].size
         holes = sorted((leaf.free % size for leaf in problem.leaves if leaf.free % size), reverse=True)
         # Each split group has as many pieces as the largest holes for it, all of them as many as those for all.
-        pieces = max(split * count_to_reach(holes, size), count_to_reach(holes, split * size), split)
-        bound = max(bound, pieces - split)
+        bound = max(bound, max(split * count_to_reach(holes, size), count_to_reach(holes, split * size), split) - split)
     return bound
 
 

@@ -365,8 +365,7 @@ class Contingencies:
                         cuts.append((f"fed by {names[node]}", row, float(available[node]) + load_mw * share, 3.0))
                 for condition in self._conditions(line, point):
                     for name, row, upper, reach in cuts:
-                        whole = f"{name},{self.topology.lines[line]}"
-                        yield GridCut("security", whole, row, upper, condition, reach)
+                        yield GridCut("security", f"{name},{self.topology.lines[line]}", row, upper, condition, reach)
 
     def reserve_cuts(self, point: Floats) -> Iterator[GridCut]:
         """Yield cuts of the DC grid that keep one share of each plant of an island as reserve, by its worst unit."""

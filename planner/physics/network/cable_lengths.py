@@ -47,8 +47,7 @@ class Places:
         """Return the cable length in metres from the middle of each run of `size` racks to that of `around` racks."""
         # Runs of either follow each other from the site's first rack; the last may be smaller.
         own = self.runs(size)
-        middles = self.runs(around).take(np.arange(len(own)) * size // around, axis=0)
-        return self.metres(own, middles, spread=spread)
+        return self.metres(own, self.runs(around).take(np.arange(len(own)) * size // around, axis=0), spread=spread)
 
     def adjacent_metres(self) -> Metres:
         """Return the length in metres of a cable between two switches placed at one middle of the floor."""

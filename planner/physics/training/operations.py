@@ -251,8 +251,7 @@ def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | N
     passes.gemm("experts in", rows, h, width, grouped=replace(each, casts_gradient=not fused))
     if not fused:
         inner = m.expert_imbalance * own * experts.per_token * experts.ffn
-        apart = experts.clamped and not one_activation
-        forward, backward = CLAMPED_PASSES if apart else ACTIVATION_PASSES[gated]
+        forward, backward = CLAMPED_PASSES if experts.clamped and not one_activation else ACTIVATION_PASSES[gated]
         passes.elementwise("experts activation", forward * inner, backward * inner)
     passes.gemm("experts out", rows, experts.ffn, h, grouped=replace(each, casts_input=not fused))
     return passes
@@ -366,5 +365,4 @@ def embedding_seconds(m: Machine, s: LayerShape) -> float:
 
 def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
     """Count a rack's data-parallel ranks, which share layer weights: its replicas, and their CP ranks there."""
-    one_rack = s.gpus <= m.rack.gpus
-    return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
+    return replicas_per_rack * s.context_parallel if s.gpus <= m.rack.gpus else max(1, m.rack.gpus // s.tensor_parallel)

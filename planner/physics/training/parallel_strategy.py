@@ -25,8 +25,7 @@ def context_racks(gpus: int, tensor_parallel: int, context_parallel: int) -> int
 
 def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_parallel: int) -> int:
     """Count the racks of a parallel strategy's unit: whole replicas (`replica_gpus` on `racks`) and expert groups."""
-    in_rack = max(1, replica_gpus // racks * replicas_per_rack)
-    return math.lcm(racks, max(1, math.ceil(expert_parallel / in_rack)))
+    return math.lcm(racks, max(1, math.ceil(expert_parallel / max(1, replica_gpus // racks * replicas_per_rack))))
 
 
 def whole_groups(gpus: int, expert_parallel: int, replicas: Iterable[int]) -> int:
@@ -217,8 +216,7 @@ class ParallelStrategy:
     def site_group_racks(self, replicas: int, gpus_per_rack: int) -> int:
         """Count the racks of one stage's replicas at a site under this strategy, in whole units."""
         unit = self.unit_racks(gpus_per_rack)
-        in_unit = self.replicas_per_rack * (unit // self.racks_per_replica(gpus_per_rack))
-        return math.ceil(replicas / in_unit) * unit
+        return math.ceil(replicas / (self.replicas_per_rack * (unit // self.racks_per_replica(gpus_per_rack)))) * unit
 
     @property
     def gpus(self) -> int:

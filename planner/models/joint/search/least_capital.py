@@ -302,8 +302,7 @@ def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bo
             fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
             **ended,
         )
-    open_usd = goal.bound if stopped != "proved" or goal.ended_early else math.inf
-    bound = min(plan.capital_usd, unproven, open_usd)
+    bound = min(plan.capital_usd, unproven, goal.bound if stopped != "proved" or goal.ended_early else math.inf)
     proven = bound >= min(plan.capital_usd - CENTS, plan.capital_usd * (1 - goal.end_gap))
     return JointSolution(
         status="optimal" if proven else "feasible",

@@ -82,8 +82,7 @@ class RunSearch:
                 if usd < self.usd - CENTS or self.best is None:
                     self.best, self.usd = found, usd
                     line = f"${usd / 1e9:,.3f}B in {found.days:,.2f} days"
-                    written_from = self.instance, found.plan, found.days
-                    report(self.solving.progress, line, usd, self.bound, found=written_from)
+                    report(self.solving.progress, line, usd, self.bound, found=(self.instance, found.plan, found.days))
                 continue
             report(self.solving.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
             below = seconds * (1 - 3 * EPS)  # plans that are faster by more than rounding
@@ -119,8 +118,7 @@ class RunSearch:
         """Return the plan of least capital within a span, at its shortest run's prices; none above the best."""
         years = self.years(span.start)
         alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
-        budget = None if self.best is None else max(self.usd - alike, CENTS)
-        priced = priced.replaced(limits__budget_usd=budget)
+        priced = priced.replaced(limits__budget_usd=None if self.best is None else max(self.usd - alike, CENTS))
         cache = JointCache(timed=self.solving.cache.timed)  # whatever the prices, a layer takes as long
         world = replace(self.solving, cache=cache).world(priced, self.without)
         found = least_capital_plan(LeastCapital(world=world, limit=span.end))
