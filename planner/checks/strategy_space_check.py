@@ -296,13 +296,17 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     """Bound, for the check, the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
     They are within the budget (whole modules, buildings, connections, the cheapest link and leaf port of each cabled
-    GPU, counted years of the cheapest energy), power and sites; a cluster's are the racks at hand, or none.
+    GPU, counted years of the cheapest energy), power and sites; a cluster's are those at hand with that link and port.
     """
     hardware, grid, power = instance.hardware, instance.grid, instance.limits.facility_power_mw
     if grid is None:
         racks, budget = hardware.racks or 0, instance.limits.budget_usd
         over_power = power is not None and site_power.facility_mw(hardware, racks) > power * (1 + SLACK)
-        return 0 if over_power or (budget is not None and racks * hardware.rack.price_usd > budget + CENT) else racks
+        if over_power or (budget is not None and racks * hardware.rack.price_usd > budget + CENT):
+            return 0
+        usd = wired_gpus * min_fabric(instance.network).usd
+        left = math.inf if budget is None or not usd else budget + CENT - racks * hardware.rack.price_usd
+        return min(racks, math.floor(min(left / (usd or 1.0), MANY) * (1 + SLACK)))
     each, most = hardware.racks_per_module, [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / site_power.facility_mw(hardware, each))

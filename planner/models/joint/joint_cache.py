@@ -79,11 +79,12 @@ class JointCache:
 
 
 def most_paid(instance: Instance) -> tuple[float, float]:
-    """Return the budget in USD and racks for which the search cache holds tables; 0 if a cluster's racks cost more."""
+    """Return USD for more than a cluster's racks, and racks, for which the search cache holds tables; 0 if unpaid."""
     money, racks = instance.limits.budget_usd or math.inf, instance.hardware.racks
     if instance.grid is not None or racks is None:
         return money, math.inf
-    return (money, racks) if racks * instance.hardware.rack.price_usd <= money else (0.0, 0.0)
+    left = money - racks * instance.hardware.rack.price_usd
+    return (left, racks) if left >= 0 else (0.0, 0.0)
 
 
 def _needs(question: Any) -> tuple[Any, Any, Any]:

@@ -20,6 +20,7 @@ from planner.models.joint.shapes.blocks_by_site import largest_parts
 from planner.models.joint.shapes.site_prices import SiteBounds
 from planner.models.joint.stage_split import Column
 from planner.models.joint.strategy_space import JointProblem, Strategy, problem_of, strategies_of, strategy, ways_to_cut
+from planner.physics.network.fabric_cost import min_fabric
 from planner.physics.network.fabric_designs import joined_modules
 from planner.physics.recovery import lanes_to_choose
 from planner.physics.site import site_power
@@ -155,8 +156,9 @@ class World:
                 most = int(min(most, self.max_open * hardware.racks_per_module * joined_modules(instance, joined)))
             elif limit is not None and site_power.facility_mw(hardware, owned) > limit * (1 + 1e-9):
                 most = 0
-            else:
-                most = int(min(owned, joined)) if self.owned_usd <= self.budget else 0
+            else:  # what the racks leave of the budget pays the least fabric of each GPU
+                left, usd = self.budget - self.owned_usd, rails * min_fabric(instance.network).usd
+                most = int(min(owned, joined, left / usd * (1 + EPS) if usd else owned)) if left >= 0 else 0
             self.most_racks[rails] = most
         return int(self.most_racks[rails])
 

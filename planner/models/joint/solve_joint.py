@@ -8,7 +8,7 @@ from planner.models.fabric.fabric_templates import Templates
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.joint_solution import EPS, JointSolution
 from planner.models.joint.search.branch_and_bound import Loop
-from planner.models.joint.search.fewest_days import FewestDays
+from planner.models.joint.search.fewest_days import ANY_PLAN, FewestDays
 from planner.models.joint.search.least_capital import LeastCapital, least_capital_plan
 from planner.models.joint.strategy_space import problem_of
 from planner.physics.training.step_prediction import days_of
@@ -40,6 +40,7 @@ def solve_joint(
         progress=solving.progress,
         first=solving.first,
         first_replicas=solving.first_replicas,
+        seek_cheap=_seek_cheap if instance.limits.budget_usd is not None else lambda _: None,
         gap=solving.options.gap or 0.0,
         rival=rival / each,
         within=within,
@@ -73,6 +74,17 @@ def solve_joint(
         max_racks=dict(world.sites.most) if world.sites is not None else {},
         joined_racks={gpus: int(racks) for gpus, racks in world.problem.joined.items() if math.isfinite(racks)},
     )
+
+
+def _seek_cheap(days: FewestDays) -> None:
+    """Give a search for the fewest days, whose own first plans the budget does not pay, the first of least capital."""
+    # Of the layouts that are likely to be fast none may leave money for its fabric.
+    goal = LeastCapital(world=days.world, limit=days.rival, end_gap=ANY_PLAN)
+    stopped = Loop(goal=goal).run()
+    if goal.incumbent is not None:
+        days.keep(goal.incumbent)
+    if stopped == "interrupted":
+        raise KeyboardInterrupt
 
 
 def refuse_unusable_pins(instance: Instance) -> None:

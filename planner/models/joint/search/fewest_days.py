@@ -43,6 +43,7 @@ class FewestDays(Goal):
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
     first: Callable[[World], Column | None] | None = None  # names a column to price before any other
+    seek_cheap: Callable[["FewestDays"], None] = lambda _: None  # gives it a plan of little money, whatever its days
     floor: float = 0.0  # seconds a sequence that no plan is below, as is known from elsewhere
     first_replicas: tuple[int, ...] = ()  # of that column by site, if known
     priced_first: bool = False  # whether that column was priced
@@ -123,6 +124,8 @@ class FewestDays(Goal):
         if self.at_floor:
             return
         first_plans.dive(self)
+        if not self.has_plan and self.rival >= self.world.latest:
+            self.seek_cheap(self)
         best = self.incumbent
         if best is not None and 0 < FAR * self.gap < self.distance and self.gap < ANY_PLAN:
             first_plans.improve(self, best, lambda: self.distance <= self.gap)
