@@ -27,10 +27,11 @@ from planner.models import Options, wan_design
 from planner.models.joint import strategy_tables
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.joint_solution import JointSolution, strategy_of
+from planner.models.joint.search import first_plans
 from planner.models.joint.shapes.chosen_sites import sites_section
 from planner.models.joint.shapes.site_choice import Sites
 from planner.models.joint.shapes.site_question import Circuit, Joined, SitePart
-from planner.models.joint.solve_joint import solve_joint
+from planner.models.joint.solve_joint import solve_joint, solve_joint_cost
 from planner.models.joint.strategy_space import problem_of
 from planner.models.joint.strategy_tables import rounds_up_to
 from planner.physics.site import site_power, wan
@@ -85,6 +86,18 @@ def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
         found = require_optimum(i, Toy(i).best())
         spared.append(None if found.plan is None else found.plan.templates["cluster"].mw <= fabric_mw * (1 + 1e-9))
     assert spared == [True, True, None]
+
+
+@pytest.mark.parametrize("seed", [0, *more(3, 6, 13, 15)])
+def test_a_little_more_than_the_least_budget_has_its_fewest_days(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The racks of a cluster leave money for few links; where it pays no likely layout, one of least capital is."""
+    least = solve_joint_cost(toy(seed).replaced(limits__budget_usd=None), Solving()).usd
+    assert solved(toy(seed).replaced(limits__budget_usd=least - 1)).status == "infeasible"
+    i = toy(seed).replaced(limits__budget_usd=least + 0.01, objective__tolerance=0.0)
+    assert not check(planner.solve(i))
+    for dive in (first_plans.dive, id):
+        monkeypatch.setattr(first_plans, "dive", dive)
+        assert require_optimum(i, Toy(i).best()).plan is not None
 
 
 SEEDS = (
