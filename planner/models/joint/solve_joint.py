@@ -40,7 +40,7 @@ def solve_joint(
         progress=solving.progress,
         first=solving.first,
         first_replicas=solving.first_replicas,
-        seek_cheap=_seek_cheap if instance.limits.budget_usd is not None else lambda _: None,
+        seek_cheap=_seek_cheap,
         gap=solving.options.gap or 0.0,
         rival=rival / each,
         within=within,

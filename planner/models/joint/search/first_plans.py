@@ -49,7 +49,6 @@ DESIGNED_BLOCKS = 1  # with which one is sought at once where the fibre between 
 BISECTIONS = 6  # between blocks that the money pays and those that it does not
 MANY_SAMPLED = 400  # strategies in which a first cheap plan is sought
 LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
-EACH_RAILS = 4  # of those with as many GPUs of a rack cabled
 CHEAP = 20  # columns that are priced for it
 GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
@@ -78,9 +77,6 @@ def dive(goal: Goal) -> None:
     for _, _, column in sorted(found)[:DIVES]:
         if descend(goal, column, first=goal.world.problem.calendar is not None):
             return
-    for column in [] if goal.has_plan else by_block(goal):
-        if descend(goal, column, first=True):
-            return
 
 
 def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
@@ -100,30 +96,6 @@ def improve(goal: Goal, plan: JointPlan, near: Callable[[], bool]) -> None:
         seek(s, TIMED)
         if near():
             return
-
-
-def by_block(goal: Goal) -> list[Column]:
-    """Return a first plan's likely columns, one for each number of a block's racks or of cabled GPUs, fastest first."""
-    # Where all GPUs of a rack are cabled a fabric may be out of reach that one switch less a rack is not. Where a site
-    # has room for few racks, blocks that fill it may leave none for its fabric.
-    by_number, found = dict[int, list[Strategy]](), dict[tuple[str, int], tuple[float, Column]]()
-    for _, s in sampled(goal, MANY_SAMPLED):
-        block = s.block(1)
-        by_number.setdefault(0 if block is None else block.rails, []).append(s)
-    for s in (s for own in by_number.values() for s in own[:: max(1, len(own) // EACH_RAILS)]):
-        goal.tick()
-        seconds, table = pipelines_of(goal.world, s)
-        useful, wanted = np.flatnonzero(allowed(goal.world, table)), s.problem.pin("data_parallel")
-        for zero in _likely_zeros(goal.world, s):
-            x = under_zero(s, zero, table.part(useful), seconds[useful], NEVER)
-            if x is None:
-                continue
-            for i, key in enumerate(x.keys.tolist()):
-                column = column_at(s, zero, x.rows, i)
-                for kind in ("racks", column.block.racks), ("rails", column.block.rails):
-                    if wanted in (None, column.d) and (kind not in found or key < found[kind][0]):
-                        found[kind] = key, column
-    return [column for _, column in sorted(found.values(), key=lambda x: x[0])]
 
 
 def _likely_zeros(world: World, s: Strategy) -> list[int]:
