@@ -17,7 +17,7 @@ from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.software import CORE_ATTENTION, Software
 from planner.instance.workload import Model, Precision
-from planner.physics.training.parallel_strategy import min_stages_per_rack, strategy_of
+from planner.physics.training.parallel_strategy import min_stages_per_rack, packing, strategy_of
 from planner.physics.training.schedule import chunk_sizes, recomputed_alike, smaller_chunks_first
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
@@ -161,6 +161,9 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
             wanted = next(tuple(under) for under in each if all(map(operator.ge, under, counts)))
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
+    if run.stages_in_racks == "mixed" or (run.stages_in_racks == "pipelines" and not megatron):
+        own = layout.stage_gpus, 1, layout.pipeline_parallel, layout.data_parallel
+        changes["stages_per_rack"], changes["replicas_per_rack"] = packing(run.rack_gpus, *own, run.gpus)
     return changes
 
 
@@ -421,6 +424,10 @@ def decided(run: LaunchRun, framework: str) -> dict[str, Any]:
         problem = f"{framework} has ZeRO-{', '.join(map(str, zeros))}{under} (is {layout.zero_stage})"
         remedy = f"{nearest['layout.zero_stage']}plan with --pin layout.zero_stage={near['zero_stage']}"
         raise InputError(f"layout.zero_stage: {problem}; {remedy}")
+    if "stages_per_rack" in near:
+        problem = f"the ranks of {framework} have {near['stages_per_rack']} of a pipeline in a rack"
+        remedy = f"{nearest['layout.stages_per_rack']}plan with --pin layout.stages_per_rack=1"
+        raise InputError(f"layout.stages_per_rack: {problem} (is {layout.stages_per_rack}); {remedy}")
     if framework == "megatron":  # flags without their dashes; True: without a value
         return _stated(_parallel(run) | _training(run))
     if framework != "deepspeed":
@@ -461,10 +468,6 @@ def launch_file(run: LaunchRun, framework: str, differs: Sequence[str] = ()) -> 
     by_site = run.layout.data_parallel_by_site
     if len(by_site) > 1:
         notes.append(f"Replicas by site: {', '.join(f'{site} {count:,}' for site, count in sorted(by_site.items()))}.")
-    if run.stages_in_racks == "mixed":
-        have = f"The plan has {run.layout.stages_per_rack} stages of a pipeline in a rack"
-        ranks = "ranks in order have replicas of one there. `planner evaluate --from-flags` counts the step so."
-        notes.append(f"{have}; {ranks}")
     if framework == "nemo":
         start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
         head = f"{run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}"

@@ -12,7 +12,7 @@ from planner.exports.launch import CHOICES, RULES, LaunchRun, nearest_choices, z
 from planner.instance.framework_rules import Overlap
 from planner.instance.instance import Instance
 from planner.physics.training import step_prediction
-from planner.physics.training.parallel_strategy import even_layers, layout_values, packing, strategy_of
+from planner.physics.training.parallel_strategy import even_layers, layout_values, strategy_of
 from planner.physics.training.schedule import recomputed_alike
 from planner.physics.training.step_prediction import free_conditions, machine_of
 from planner.plan.plan import Plan
@@ -79,9 +79,6 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     if stages > 1 and not near["microbatches_per_step"] % stages and interleaved:
         chunks += [chunk for chunk in range(1, min(*split, 8) + 1) if chunk != chunks[0]]  # 8 are tried at most
     ranks, experts = near["data_parallel"] * math.prod(near[name] for name in STAGE_DEGREES), [near["expert_parallel"]]
-    if not by_stage or run.stages_in_racks == "mixed":  # racks hold what ranks in order fill them with
-        ordered = packing(run.rack_gpus, run.layout.stage_gpus, 1, stages, near["data_parallel"], run.gpus)
-        near["stages_per_rack"], near["replicas_per_rack"] = ordered
     stated_by_key = "expert" in machine.software.parallelism and "expert_parallel" in CHOICES[framework]
     if machine.model.experts is not None and stated_by_key:
         count = machine.model.experts.count

@@ -283,8 +283,12 @@ def test_stages_that_share_a_rack_are_read_back(framework: str) -> None:
     """Ranks go through a pipeline first where the plan has its stages in one rack; Megatron cannot with experts."""
     run, _, instance = run_for("llama3-70b", layout_of(2, 4, 64, stages_per_rack=4))
     assert layout_of_run(back(framework, run), instance, "x")["layout.stages_per_rack"] == 4
-    mixed = launch_file(run_for("mixtral-8x7b", MIXTURE | {"pipeline_parallel": 4, "stages_per_rack": 4})[0], framework)
-    assert "The plan has 4 stages of a pipeline in a rack" in mixed and "pp-dp-mapping" not in mixed.replace("_", "-")
+    mixed, plan, _ = run_for("mixtral-8x7b", MIXTURE | {"pipeline_parallel": 4, "stages_per_rack": 4})
+    with pytest.raises(InputError, match=f"the ranks of {framework} have 1 of a pipeline in a rack .is 4.; leave out"):
+        launch_file(mixed, framework)
+    near = runnable_layout(plan, mixed, framework)
+    assert near.changes["stages_per_rack"] == (4, 1) and near.run.stages_in_racks == "as ranks"
+    assert "pp-dp-mapping" not in launch_file(near.run, framework).replace("_", "-")
 
 
 def test_experts_are_whole_on_their_gpu() -> None:
