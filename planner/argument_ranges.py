@@ -104,7 +104,7 @@ _INSTANCE = ArgumentKind(_INSTANCE_WORDS, _FILE_OR_DICT, ("Instance", "Plan"))
 KINDS: Mapping[str, ArgumentKind] = {
     **dict.fromkeys(("instance", "question", "curve.plan"), _INSTANCE),
     **dict.fromkeys(("plan", "start"), ArgumentKind("a Plan", names=("Plan",))),
-    "layout": ArgumentKind('a dict by choice, such as {"tensor_parallel": 8}', (Mapping,)),
+    "layout": ArgumentKind('a dict by choice, such as {"tensor_parallel": 8}', (Mapping,), ("LayoutPlan",)),
     **dict.fromkeys(("pins", "set", "changes", "vary"), _BY_PATH),
     **dict.fromkeys(("models", "plans", "measured", "state"), _PATH),
     **dict.fromkeys(("progress", "on_progress", "on_part"), _CALLBACK),

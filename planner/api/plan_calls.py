@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from planner.instance.instance import FabricInstance, Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
+    from planner.plan.plan_sections import LayoutPlan
     from planner.planning.evaluate import Evaluation
     from planner.planning.explanation import Explanation
     from planner.planning.frontier import Frontier
@@ -84,7 +85,7 @@ def check(plan: "Plan") -> "list[Violation]":
 @bounded
 def evaluate(
     instance: "Instance | Mapping[str, Any] | str | Path",
-    layout: Mapping[str, Any] | None = None,
+    layout: "Mapping[str, Any] | LayoutPlan | None" = None,
     *,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Evaluation":
@@ -96,7 +97,8 @@ def evaluate(
         A path to a JSON or YAML file or the name of an instance that ships, its content as a dict, or an Instance; its
         own pins count too. A plan's file is an instance too, here and in the other calls.
     layout
-        The layout's choices by name, as in the plan's `layout` section and in pins (`tensor_parallel` or `tp`, ...).
+        The layout's choices by name, as in the plan's `layout` section and in pins (`tensor_parallel` or `tp`, ...), or
+        such a section whole: `plan.layout`, or its dict.
         `tensor_parallel`, `pipeline_parallel` and `data_parallel` must be there; micro-batches come from
         `limits.max_batch_tokens` where they are not given, and the rest has the plainest value.
     constants
@@ -110,10 +112,15 @@ def evaluate(
     """
     from planner.instance.consistency import of_one_layout
     from planner.instance.plausible_ranges import warn
+    from planner.physics.training.parallel_strategy import layout_values, strategy_of
+    from planner.plan import plan_sections
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
 
-    pins = {f"layout.{key}": value for key, value in (layout or {}).items()}
+    choices = dict(layout or {})
+    if "metrics" in choices:  # a plan's own layout, whose choices are among its figures
+        choices = layout_values(strategy_of(plan_sections.LayoutPlan.model_validate(choices)))
+    pins = {f"layout.{key}": value for key, value in choices.items() if value not in ((), [])}
     request = of_one_layout(load_instance(instance, pins=pins, searched=False, constants=constants))
     warn(request)
     return evaluated(request)

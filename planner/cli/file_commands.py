@@ -199,8 +199,7 @@ def launch(
             differs.append(f"layout.{key}: {framework} runs {runs} in place of {planned}")
         if near is not None:
             free = ", both on a network that slows nothing" * (given.instance.network is not None)
-            longer = f"{near.longer:+.2%} on the plan's layout{free}"
-            differs.append(f"predicted step: {near.step_seconds:.4g} s, {longer}")
+            differs.append(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout{free}")
         if run.nodes > -(-run.gpus // run.host_gpus):
             differs.append(
                 f"{run.nodes:,} hosts of {run.node_gpus} ranks: {run.gpus:,} GPUs do not fill hosts of {run.host_gpus}"

@@ -38,9 +38,7 @@ def megatron_effect(flag: str, value: Any) -> str | None:
     if name == "recompute-modules":
         other = sorted(set(_module_names(value)) - set(RECOMPUTE_MODULES))
         return f"no figures for {', '.join(other)}" if other else NO_EFFECT
-    if value in AS_TAKEN.get(name, "").split():
-        return NO_EFFECT
-    return listed_effect("megatron", name)
+    return NO_EFFECT if value in AS_TAKEN.get(name, "").split() else listed_effect("megatron", name)
 
 
 @cache

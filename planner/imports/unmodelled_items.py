@@ -68,3 +68,5 @@ def not_modelled_notes(instance: BaseModel) -> Iterator[str]:
         for sentence in (getattr(part, "note", None) or "").split("; "):
             if NOT_MODELLED in sentence:
                 yield sentence if name == "workload" else f"{name}: {sentence}"
+    if parts["grid"] is not None and parts["grid"].prices.site_life_years != 20:  # the default
+        yield "grid: prices.site_life_years is not counted: sites and lines are paid at once"

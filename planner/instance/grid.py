@@ -185,9 +185,9 @@ class SitePrices(Sourced):
     )
     interconnection_usd_per_mw: NonNegative = Field(0.0, description="Large-load connection, per MW of facility load.")
     site_usd: NonNegative = Field(0.0, description="Fixed per open site.")
-    discount_rate: NonNegative = Field(0.07, description="To annualise capital.")
-    site_life_years: Positive = Field(20.0, description="Over which sites, connections and lines are annualised.")
-    it_life_years: Positive = Field(5.0, description="Over which racks, fabric and WAN equipment are annualised.")
+    discount_rate: NonNegative = Field(0.07, description="To annualise fibre and its equipment.")
+    site_life_years: Positive = Field(20.0, description="Not counted: sites and lines are paid at once. For old files.")
+    it_life_years: Positive = Field(5.0, description="Over which the equipment of fibre is annualised.")
 
 
 class Grid(Sourced):

@@ -313,6 +313,4 @@ def _translate(built: HighsModel, *, relax: bool, scale: float | None) -> _Trans
 
 def _side(side: float, rounded: Callable[[float], int]) -> int:
     """Return a side of a MILP's row as a whole number for CP-SAT, that of no side where it is beyond the farthest."""
-    if abs(side) < FARTHEST:
-        return rounded(side)
-    return int(cp_model.INT_MAX if side > 0 else cp_model.INT_MIN)
+    return rounded(side) if abs(side) < FARTHEST else int(cp_model.INT_MAX if side > 0 else cp_model.INT_MIN)

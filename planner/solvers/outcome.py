@@ -87,9 +87,7 @@ class Outcome(Generic[T]):
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:
     """Relative gap: distance of bound and incumbent over the incumbent's size; None where either is missing."""
-    if objective is None or bound is None:
-        return None
-    return abs(objective - bound) / max(abs(objective), 1e-12)
+    return None if objective is None or bound is None else abs(objective - bound) / max(abs(objective), 1e-12)
 
 
 def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:

@@ -67,6 +67,8 @@ def test_prediction_near_the_published_step() -> None:
     found = planner.evaluate(question(), {**FULL, "recompute": "selective"})
     assert found.step_seconds == pytest.approx(13.75, rel=0.1)
     assert found.fits and found.layout.gpus_used == 64
+    for own in (found.layout, found.layout.model_dump(mode="json")):  # a layout that a plan or an evaluation has
+        assert planner.evaluate(question(), own).step_seconds == found.step_seconds
     assert math.fsum(found.breakdown_seconds.values()) == pytest.approx(found.step_seconds)
     assert max(math.fsum(x.values()) for x in found.memory_by_stage_bytes) == pytest.approx(found.memory_bytes_per_gpu)
     assert set(found.rests_on) == {k for k, v in found.breakdown_seconds.items() if v}

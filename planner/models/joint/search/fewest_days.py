@@ -328,8 +328,6 @@ class FewestFreeDays(FewestDays):
     The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
     """
 
-    # The time `free` of the fastest column bounds every plan's, infinite where none fits; no column is priced.
-
     most_early: ClassVar[int] = 0
 
     def begin(self) -> None:
