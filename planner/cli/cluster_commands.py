@@ -113,8 +113,9 @@ def place(
         read_hosts(given.busy, "--busy"),
         given.state,
     )
-    notes = [f"{path}: {of}" for path, of in ((given.topology, topology_note(text)), (given.state, note)) if of]
-    print(*notes, sep="\n", end="\n" if notes else "", file=sys.stderr)
+    of_topology = topology_note(text, with_states=given.state is not None)
+    for path, left_out in (given.topology, of_topology), (given.state, note):
+        print(f"{path}: {left_out}\n" if left_out else "", end="", file=sys.stderr)
     if running is not None:
         if search.order != "any" or given.only is not None:
             raise InputError("--replace: --order and --only do not go with it; leave them out")

@@ -20,7 +20,7 @@ from planner.instance.base_types import NOT_MODELLED, Frozen
 from planner.instance.catalogue_entries import catalogue
 from planner.instance.validation import validated
 from planner.plan.plan_files import kind_of, plan_of
-from planner.units import few
+from planner.units import counted, few
 
 # Keys that a placement in JSON states for schedulers in addition to its own fields.
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
@@ -53,8 +53,11 @@ def topology_of(text: str, path: Path, *, keys: Sequence[str] = (), name: str | 
     raise InputError(f"{source}: {stated}; give {formats}")
 
 
-def topology_note(text: str) -> str | None:
-    """Return a sentence on a topology file whose switches differ in LinkSpeed, which placements do not follow."""
+def topology_note(text: str, *, with_states: bool = False) -> str | None:
+    """Return a sentence on what placements leave of a topology file: LinkSpeeds that differ, nodes cordoned."""
+    if not with_states and (cordoned := re.findall(r"unschedulable\"?:\s*true", text)):
+        remedy = "give the file by --state too, by which they are not free"
+        return f"{NOT_MODELLED}unschedulable ({counted(len(cordoned), 'node')}); {remedy}"
     speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
     if len(speeds) < 2 or text.lstrip().startswith("{"):
         return None

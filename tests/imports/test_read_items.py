@@ -187,6 +187,7 @@ def test_nodes_and_links_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
     told = [topology_note(lines.format(speed)) for speed in (100, 400)]
     assert told == [None, "not modelled: LinkSpeed (is 100, 400)"]
+    assert "unschedulable (1 node); give the file by --state" in str(topology_note("  unschedulable: true\n"))
     assert states({"name": "a", "gres": "gpu:8"}, {"name": "b"}).note == "not modelled: gres (nodes differ)"
     nodes = [{"name": f"n{i}", **{f"field{k}": i for k in range(20)}} for i in range(50)]
     (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": "IDLE", **n} for n in nodes]}))

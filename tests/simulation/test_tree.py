@@ -68,8 +68,7 @@ def test_a_designs_cables_are_all_there(d: Design) -> None:
         same = leaves == leaves[rack, rail]
         assert (np.nonzero(same)[1] == rail).all()
         assert set(np.nonzero(same)[0]) == {r for r in range(d.racks) if r // d.leaf_down == rack // d.leaf_down}
-    used = np.unique(leaves)
-    assert len(used) * tree.up[1] * tree.bundle[1] == d.leaves * d.leaf_up
+    assert len(np.unique(leaves)) * tree.up[1] * tree.bundle[1] == d.leaves * d.leaf_up
     pods = np.unique(slots // tree.spans[2])
     assert len(pods) == d.pods
     assert len(pods) * tree.widths[2] * tree.up[2] * tree.bundle[2] == d.spines * d.spine_up

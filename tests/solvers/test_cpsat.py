@@ -47,8 +47,7 @@ def test_a_side_beyond_whole_numbers_says_nothing(far: float) -> None:
     m.x = pyo.Var(domain=pyo.Integers, bounds=(0, 5))
     m.row = pyo.Constraint(expr=m.x <= far if far > 0 else m.x >= far)
     m.goal = pyo.Objective(expr=-m.x)
-    found = cpsat.run_pyomo(m, time_limit=10.0, seed=0)
-    assert found.objective == -5
+    assert cpsat.run_pyomo(m, time_limit=10.0, seed=0).objective == -5
 
 
 def random_model(seed: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:

@@ -182,8 +182,7 @@ def test_moved_whole_numbers_stay_whole() -> None:
     """A model of 126 layers has 63 at half of them, and the rest of the instance stays."""
     base, half = axes.changed(BASE, {}), axes.changed(BASE, {"workload.model.layers": "x0.5"})
     assert (base.workload.model.layers, half.workload.model.layers) == (126, 63)
-    put_back = axes.changed(half, {"workload.model.layers": 126})
-    assert put_back == base
+    assert axes.changed(half, {"workload.model.layers": 126}) == base
 
 
 def test_names_of_the_catalogue_stand_for_objects() -> None:

@@ -206,8 +206,7 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     assert [float(c["figure"]) for c in cells] == [-1.5 * i for i in range(len(TEXTS))]
     for file in (path, tmp_path / "rows.csv.jsonl"):
         assert [str(r["reason"]) for r in read_flat_rows(file)] == TEXTS
-    compared = sides_of_rows(path, None, several=False)
-    assert [str(c.figures["reason"]) for c in compared] == TEXTS
+    assert [str(c.figures["reason"]) for c in sides_of_rows(path, None, several=False)] == TEXTS
 
 
 @each(("args", "problem"), [

@@ -236,8 +236,7 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     parts = [list(tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions(shard=(i, 2)))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
     args = [written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--workers", "1"]
-    out = run_here("sweep", *args, "--shard", "2/2")
-    assert out.stdout.startswith("2 of 2 points (2 optimal)")
+    assert run_here("sweep", *args, "--shard", "2/2").stdout.startswith("2 of 2 points (2 optimal)")
     assert {row.index for row in read_rows(tmp_path / "rows.jsonl")} == {1, 2}
 
 
