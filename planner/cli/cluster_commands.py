@@ -93,7 +93,7 @@ def place(
         from planner.scheduling.warm_cluster import opened
 
     console.require_choice("--format", form, PLACED_FORMATS)
-    job, running, by_step = given.job, given.running, search.objective != "locality"
+    job, running, by_step = given.job, given.running, search.objective == "step-time"
     if bool(given.replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
     if job is None and by_step:

@@ -155,7 +155,7 @@ class ReliabilityPlan(Frozen):
     checkpoint_target: CheckpointTarget = Field(description="Where checkpoints go that every stop goes back to.")
     checkpoint_interval_seconds: float | None = Field(None, description="Between checkpoints; absent: none is written.")
     checkpoint_write_seconds: float = Field(description="To write one, every GPU at work an even part.")
-    checkpoint_bytes: float = Field(description="Of a checkpoint of the whole job: master weights and optimiser.")
+    checkpoint_bytes: float = Field(description="Of a checkpoint of the whole job: weights, master weights, optimiser.")
     stop_seconds: float = Field(description="Mean time between stops of the job.")
     stops_per_day_by_part: dict[str, float] = Field(description="Stops in a day of work, by what fails.")
     restart_seconds: float = Field(description="Seconds that a stop costs, lost work not included.")
