@@ -122,7 +122,7 @@ def job_of(instance: Instance) -> CheckpointedJob | None:
     """Return the job whose recovery is predicted: of one GPU on the links that stop it least often; None: no failures.
 
     None without failure rates, and where the workload states the share of time that trains. A checkpoint of the job
-    has the master weights and the optimiser of each parameter.
+    has the weights, master weights and optimiser of each parameter.
     """
     rates, precision = instance.reliability, instance.workload.precision
     if rates is None or instance.workload.availability < 1 or not stops_per_gpu_second(rates):

@@ -6,7 +6,7 @@ from planner.models import NodeLoad, Relaxation
 from planner.planning.explanation import SHOWN, Explanation, Other, OtherStart, Worth, changed_in_words
 from planner.report.evaluated_layout import memory_lines, time_lines
 from planner.report.verdict import disagreement
-from planner.units import amount, money, power, short
+from planner.units import amount, money, power, ratio, short
 
 
 def explanation_text(e: Explanation) -> str:
@@ -75,8 +75,8 @@ def _worth_line(x: Worth) -> str:
     in_days = x.days_saved is not None
     saved, most = (x.days_saved or 0.0, x.most_days_saved) if in_days else (x.usd_saved or 0.0, x.most_usd_saved)
 
-    def shown(value: float, digits: str = ",.4g") -> str:
-        return f"{value:{digits}} days" if in_days else money(value)
+    def shown(value: float, digits: int = 4) -> str:
+        return f"{ratio(value, digits)} days" if in_days else money(value)
 
     def counted(value: float) -> str:
         """Write the amount of a limit that an explanation adds: $30.00M of budget, 10 MW of headroom."""
@@ -85,7 +85,7 @@ def _worth_line(x: Worth) -> str:
         return f"{money(value)} of budget" if x.unit == "USD" else f"{short(value)} {one}"
 
     unit = counted(x.each).removeprefix("1 ")
-    rate = f" ({shown(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
+    rate = f" ({shown(saved / x.more * x.each, 3)} for each {unit})" if saved > 0 and x.more != 1 else ""
     unproven = "" if x.proved else f"; not proven{'' if most is None else f', {shown(most)} at most'}"
     sooner = ("sooner", "later, for its price") if in_days else ("less", "more, for its price")
     return f"  {counted(x.more)}: {shown(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
