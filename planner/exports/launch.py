@@ -99,6 +99,10 @@ class LaunchRun:
         refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
         return "mixed" if refused or layout.stages_per_rack != min(stages, self.rack_gpus // unit) else "pipelines"
 
+    def fills_racks(self, framework: str) -> bool:
+        """Return whether a framework's ranks in order fill racks as a launched run's layout has stages in them."""
+        return self.stages_in_racks in ("as ranks", "pipelines" if framework in ("megatron", "nemo") else "")
+
     @property
     def is_even(self) -> bool:
         """Whether all pipeline chunks of a launched run have as many layers."""
@@ -161,7 +165,7 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
             wanted = next(tuple(under) for under in each if all(map(operator.ge, under, counts)))
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
-    if run.stages_in_racks == "mixed" or (run.stages_in_racks == "pipelines" and not megatron):
+    if not run.fills_racks(framework) and layout.replicas_per_rack * layout.stage_gpus % run.host_gpus:
         own = layout.stage_gpus, 1, layout.pipeline_parallel, layout.data_parallel
         changes["stages_per_rack"], changes["replicas_per_rack"] = packing(run.rack_gpus, *own, run.gpus)
     return changes
@@ -456,6 +460,8 @@ def launch_file(run: LaunchRun, framework: str, differs: Sequence[str] = ()) -> 
     keys, notes = decided(run, framework), list(differs)
     if framework == "deepspeed":  # JSON has no comments
         return json.dumps(keys, indent=2) + "\n"
+    if not run.fills_racks(framework):  # whose hosts have a stage each
+        notes.append(f"Give hosts their ranks so that each rack has {run.layout.stages_per_rack} stages of a pipeline.")
     if counted := unsaid(run, framework):
         notes.append(f"{UNSAID}: {'; '.join(counted)}")
     if framework == "torchtitan":

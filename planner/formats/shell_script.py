@@ -239,8 +239,7 @@ class Script(RecipeText):
         if not isinstance(value, tuple):
             written = self._shell_text(written, like.word.quote, like.word.start, shown)
         equals = "=" if not self.dashes or "=" in self.text[like.word.start : like.end] else " "
-        alone = value is True and self.dashes == "--" and "." not in key
-        new = shown + ("" if alone else equals + written)
+        new = shown + ("" if value is True and self.dashes == "--" and "." not in key else equals + written)
         start, rest = self.line_start(like.word.start), self._is_alone(like)
         what = f"{shown}: added beside {self.dashes}{like.key} as {new}"
         if not rest:

@@ -106,8 +106,7 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
     for fault in faults:
         # Of a key with several forms the value is meant as the one that it has: an object, a list, or a number or name.
         # So a fault of another form counts where there is none of that.
-        nested = isinstance(fault["input"], (dict, list, tuple))
-        other = fault["type"] in (SINGLE_DUE if nested else LIST_DUE)
+        other = fault["type"] in (SINGLE_DUE if isinstance(fault["input"], (dict, list, tuple)) else LIST_DUE)
         errors.append((located(fault["loc"], data, missing=fault["type"] == "missing"), fault, other))
     for path, fault, other in errors:
         if other and any(own[: len(path)] == path for own, _, also in errors if not also):
@@ -116,8 +115,7 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
         if fault["type"] == "extra_forbidden":
             forms = [form.get("properties", {}) for form in _forms_at(model, path[:-1])]
             of_kind = [own for own in forms if own.get("kind", {}).get("const") in fault["loc"]]  # that the value has
-            keys = {key for own in of_kind or forms for key in own}
-            known = sorted(keys.difference(ADDED_KEYS))
+            known = sorted({key for own in of_kind or forms for key in own}.difference(ADDED_KEYS))
             yield path, part, f"unknown key; {hint(str(path[-1]), known, KEY_CUTOFF) if known else 'remove it'}"
         elif fault["type"] == "missing":
             yield path, part, "is missing; add it"

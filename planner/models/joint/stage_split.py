@@ -436,8 +436,7 @@ class Stages:
 def _increasing(values: Floats) -> Floats:
     """Return the distinct finite stage seconds in order, the largest of those that differ by rounding only."""
     found = np.unique(values[np.isfinite(values)])
-    apart = np.append(np.diff(found) > EPS * found[1:], True)[: len(found)]
-    return np.asarray(found[apart])
+    return np.asarray(found[np.append(np.diff(found) > EPS * found[1:], True)[: len(found)]])
 
 
 ROUNDING = 1e-6  # relative: more than the rounding of sums in another order amounts to

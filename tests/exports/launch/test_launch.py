@@ -288,6 +288,8 @@ def test_stages_that_share_a_rack_are_read_back(framework: str) -> None:
         launch_file(mixed, framework)
     near = runnable_layout(plan, mixed, framework)
     assert near.changes["stages_per_rack"] == (4, 1) and near.run.stages_in_racks == "as ranks"
+    of_hosts = replace(mixed, rack_gpus=72, layout=mixed.layout.replaced(replicas_per_rack=8))  # of 4 GPUs
+    assert "Give hosts their ranks so that each rack has 4 stages of a pipeline." in launch_file(of_hosts, framework)
     assert "pp-dp-mapping" not in launch_file(near.run, framework).replace("_", "-")
 
 

@@ -152,8 +152,7 @@ class FewestDays(Goal):
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """Return all blocks of each range, and the seconds up to which the fewest-days search lists columns now."""
         few = int((x.rows.d - x.low * x.of.rows.block_replicas[x.at]).sum()) <= FEW_REPLICAS
-        most = self.most_seconds * (1 + EPS) if few else self._horizon(key, x.times)
-        return x.high, np.full(len(x.at), most)
+        return x.high, np.full(len(x.at), self.most_seconds * (1 + EPS) if few else self._horizon(key, x.times))
 
     def _horizon(self, key: float, times: int) -> float:
         # A little above the seconds of a known column, else a step above the key; larger steps at last, then all.

@@ -473,8 +473,7 @@ class FastestSearch:
             fibre = q.min_fibre_usd if sites.designed else sites.all_fibre_usd(count, sites.min_routes_km(count, rtt))
             if sites.designed and count == 2:
                 fibre = sites.fibre.least_usd(self._most_bytes, rtt)[: len(fibre)]
-            near = q.floor_usd + self._power_usd + fibre
-            found = np.maximum(near, self._elsewhere(1, rtt, known))
+            found = np.maximum(q.floor_usd + self._power_usd + fibre, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
                     found = np.maximum(found, self._elsewhere(n, t, usd))
