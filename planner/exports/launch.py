@@ -17,7 +17,7 @@ from planner.instance.catalogue_entries import catalogue
 from planner.instance.framework_rules import FP8_RECIPES, NATIVE_LOSS_BYTES, OVERLAP_FLAGS, Overlap, rules_of
 from planner.instance.software import CORE_ATTENTION, Software
 from planner.instance.workload import Model, Precision
-from planner.physics.training.parallel_strategy import min_stages_per_rack, packing, strategy_of
+from planner.physics.training.parallel_strategy import packing, strategy_of
 from planner.physics.training.schedule import chunk_sizes, recomputed_alike, smaller_chunks_first
 from planner.physics.training.step_prediction import machine_of
 from planner.plan.plan import Plan
@@ -85,16 +85,20 @@ class LaunchRun:
         return [count for chunks in zip(*sizes, strict=True) for count in chunks]
 
     @property
+    def packing_of_ranks(self) -> tuple[int, int]:
+        """Stages, and replicas of each, in a rack that a launched run's ranks in order fill."""
+        degrees = self.layout.stage_gpus, 1, self.layout.pipeline_parallel, self.layout.data_parallel
+        return packing(self.rack_gpus, *degrees, self.gpus)
+
+    @property
     def stages_in_racks(self) -> Literal["as ranks", "pipelines", "mixed"]:
         """Whether racks hold what a launched run's ranks in order fill them with, whole pipelines first, or neither.
 
         Megatron orders ranks by tensor, context, data, pipeline, or by pipeline first (--use-tp-pp-dp-mapping), which
         it refuses under its FSDP and where experts and the other weights have other replicas (parallel_state.py).
         """
-        layout, unit = self.layout, self.layout.stage_gpus
-        stages, racks = layout.pipeline_parallel, -(-self.gpus // self.rack_gpus)
-        ordered = min_stages_per_rack(self.rack_gpus, unit, stages, self.layout.data_parallel, racks)
-        if layout.stages_per_rack <= ordered:
+        layout, unit, stages = self.layout, self.layout.stage_gpus, self.layout.pipeline_parallel
+        if layout.stages_per_rack <= self.packing_of_ranks[0]:
             return "as ranks"
         refused = self.model.experts is not None or layout.context_parallel > 1 or layout.zero_stage in SHARDING
         return "mixed" if refused or layout.stages_per_rack != min(stages, self.rack_gpus // unit) else "pipelines"
@@ -166,8 +170,7 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         if wanted != counts:
             changes["recomputed_layers_per_stage"] = wanted
     if not run.fills_racks(framework) and layout.replicas_per_rack * layout.stage_gpus % run.host_gpus:
-        own = layout.stage_gpus, 1, layout.pipeline_parallel, layout.data_parallel
-        changes["stages_per_rack"], changes["replicas_per_rack"] = packing(run.rack_gpus, *own, run.gpus)
+        changes["stages_per_rack"], changes["replicas_per_rack"] = run.packing_of_ranks
     return changes
 
 
