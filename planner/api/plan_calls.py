@@ -526,5 +526,4 @@ def show_versions() -> None:
     installed = {(package.name or "").lower(): package.version for package in reversed([*distributions()])}
     for package in (*needed_by_all, "pandas", "matplotlib", "jinja2", "pyarrow", "distributed"):
         lines[package] = installed.get(package, "not installed")
-    width = max(map(len, lines))
-    print("\n".join(f"{name:{width}}  {value}" for name, value in lines.items()))
+    print("\n".join(f"{name:{max(map(len, lines))}}  {value}" for name, value in lines.items()))

@@ -318,8 +318,7 @@ def assured_links(
     if not valiant:
         return bundle / (1 + np.minimum(total, 1)), pod
     uneven = 1 + (min(several) - 1) / np.maximum(total, 1)  # a router's links over the mean, at most, in turn
-    spread = uneven * (1 + max(several) / min(several))
-    return bundle * (min(several) / 2 / np.where(total, spread, 1)), pod
+    return bundle * (min(several) / 2 / np.where(total, uneven * (1 + max(several) / min(several)), 1)), pod
 
 
 def exchanged_links(
