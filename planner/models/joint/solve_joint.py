@@ -1,6 +1,7 @@
 """Solve the joint problem for a goal: fewest days over the declared space, or least capital by a deadline."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from planner.instance.instance import Instance
@@ -77,9 +78,8 @@ def solve_joint(
 
 
 def _seek_cheap(days: FewestDays) -> None:
-    """Give a search for the fewest days, whose own first plans the budget does not pay, the first of least capital."""
-    # Of the layouts that are likely to be fast none may leave money for its fabric.
-    goal = LeastCapital(world=days.world, limit=days.rival, end_gap=ANY_PLAN)
+    """Give a search for the fewest days, where the money pays no likely fast layout, the first plan of least capital."""
+    goal = LeastCapital(world=replace(days.world, counts={}), limit=days.rival, end_gap=ANY_PLAN)
     stopped = Loop(goal=goal).run()
     if goal.incumbent is not None:
         days.keep(goal.incumbent)
