@@ -78,7 +78,7 @@ def solve_joint(
 
 
 def _seek_cheap(days: FewestDays) -> None:
-    """Give a search for the fewest days, where the money pays no likely fast layout, the first plan of least capital."""
+    """Give a search for the fewest days, where the money pays no fast layout, the first plan of least capital."""
     goal = LeastCapital(world=replace(days.world, counts={}), limit=days.rival, end_gap=ANY_PLAN)
     stopped = Loop(goal=goal).run()
     if goal.incumbent is not None:
