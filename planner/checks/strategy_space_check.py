@@ -5,6 +5,7 @@ Written from the description of the space, not from the search's own enumeration
 
 import itertools
 import math
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -300,13 +301,15 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     """
     hardware, grid, power = instance.hardware, instance.grid, instance.limits.facility_power_mw
     if grid is None:
-        racks, budget = hardware.racks or 0, instance.limits.budget_usd
-        over_power = power is not None and site_power.facility_mw(hardware, racks) > power * (1 + SLACK)
-        if over_power or (budget is not None and racks * hardware.rack.price_usd > budget + CENT):
-            return 0
-        usd = wired_gpus * min_fabric(instance.network).usd
-        left = math.inf if budget is None or not usd else budget + CENT - racks * hardware.rack.price_usd
-        return min(racks, math.floor(min(left / (usd or 1.0), MANY) * (1 + SLACK)))
+        racks, budget, least = hardware.racks or 0, instance.limits.budget_usd, min_fabric(instance.network)
+
+        def over(cabled: int) -> bool:
+            """Return whether all racks, some of them cabled, cost or draw more than the limits of the checked plan."""
+            usd = racks * hardware.rack.price_usd + cabled * wired_gpus * least.usd
+            mw = site_power.facility_mw(hardware, racks, cabled * wired_gpus * least.mw)
+            return (budget is not None and usd > budget + CENT) or (power is not None and mw > power * (1 + SLACK))
+
+        return max(0, bisect(range(racks + 1), False, key=over) - 1)
     each, most = hardware.racks_per_module, [_by_budget(instance, grid, 0), _by_sites(instance, grid)]
     if power is not None and "facility_power" not in grid.rules.soft:
         most.append(power / site_power.facility_mw(hardware, each))

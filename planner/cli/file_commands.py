@@ -146,9 +146,7 @@ def hf(
     from planner.imports.huggingface import read_model
     from planner.physics.training.transformer import active_parameters, total_parameters
 
-    model = read_model(config)
-    if name is not None:
-        model = model.replaced(name=name)
+    model = read_model(config) if name is None else read_model(config).replaced(name=name)
     console.print_or_write(json.dumps(model.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n", output)
     total, active = total_parameters(model), active_parameters(model)
     some = f", {active / 1e9:,.4g}B of them for a token" if model.experts else ""

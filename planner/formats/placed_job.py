@@ -50,9 +50,7 @@ def sbatch_line(placed: Placement, topology: Topology | None = None) -> str:
         remedy = "split the job, or number nodes so that they fold"
         raise InputError(f"the node list of {placed.job!r} {problem}; {remedy}")
     count, per_node = f"-N{len(placed.nodes)}", f"--ntasks-per-node={gpus_of_node(placed)}"
-    named = ["-w", listed]
-    if segment:
-        named = [f"--segment={segment}", *(["-x", listed] if listed else [])]
+    named = [f"--segment={segment}", *(["-x", listed] if listed else [])] if segment else ["-w", listed]
     return shlex.join(["sbatch", f"--job-name={placed.job}", count, per_node, "--exclusive", *named])
 
 

@@ -395,8 +395,7 @@ def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
         return list(range(count))
     kept = {round(k * (count - 1) / max(1, most - 1)) for k in range(most)}
     if knee is not None and knee not in kept and most > 2:
-        inner = sorted(kept - {0, count - 1}, key=lambda at: abs(at - knee))
-        kept = kept - set(inner[:1]) | {knee}
+        kept = kept - set(sorted(kept - {0, count - 1}, key=lambda at: abs(at - knee))[:1]) | {knee}
     return sorted(kept)
 
 

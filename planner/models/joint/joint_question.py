@@ -156,9 +156,11 @@ class World:
                 most = int(min(most, self.max_open * hardware.racks_per_module * joined_modules(instance, joined)))
             elif limit is not None and site_power.facility_mw(hardware, owned) > limit * (1 + 1e-9):
                 most = 0
-            else:  # what the racks leave of the budget pays the least fabric of each GPU
-                left, usd = self.budget - self.owned_usd, rails * min_fabric(instance.network).usd
-                most = int(min(owned, joined, left / usd * (1 + EPS) if usd else owned)) if left >= 0 else 0
+            else:  # what the racks leave of money and power is enough for the least fabric of each GPU
+                each, mw = min_fabric(instance.network), math.inf if self.templates is None else self.templates.max_mw
+                left = (self.budget - self.owned_usd, rails * each.usd), (mw, rails * each.mw)
+                enough = (spare / least * (1 + EPS) for spare, least in left if least)
+                most = int(min(owned, joined, *enough)) if self.owned_usd <= self.budget else 0
             self.most_racks[rails] = most
         return int(self.most_racks[rails])
 
