@@ -201,8 +201,8 @@ def unsaid(run: LaunchRun, framework: str) -> list[str]:
 
 
 def connections(run: LaunchRun) -> int:
-    """Return CUDA_DEVICE_MAX_CONNECTIONS of a run: one for tensor and context parallelism, more for Megatron FSDP."""
-    return 32 if run.layout.zero_stage in SHARDING else 1
+    """Return CUDA_DEVICE_MAX_CONNECTIONS of a run: one, more for Megatron FSDP and experts whose exchange overlaps."""
+    return 32 if run.layout.zero_stage in SHARDING or _overlapped(run)["experts"] else 1
 
 
 def _stated(flags: Flags) -> Flags:
@@ -237,6 +237,12 @@ def _model(run: LaunchRun) -> Flags:
     else:
         groups = None if model.kv == model.heads else model.kv
         flags |= {"kv-channels": model.head, "group-query-attention": groups is not None, "num-query-groups": groups}
+    if model.window is not None:  # of each run of layers the last one sees all, or the last ones of all
+        full = model.layers - model.window_layers
+        flags["window-size"] = f"{model.window},0"
+        if full:
+            every = model.layers // full if model.layers % full == 0 else f"([1]*{model.window_layers}+[0]*{full})"
+            flags["window-attn-skip-freq"] = every
     if experts is not None:
         dense, routed = experts.dense_layers, model.layers - experts.dense_layers
         flags |= {

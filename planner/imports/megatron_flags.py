@@ -81,7 +81,7 @@ class OwnRun:
 
 def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> OwnRun:
     """Return the training run of values that have the names of Megatron's flags, or names that correspond to them."""
-    if values.on("data-parallel-sharding-strategy"):
+    if values.on("use-megatron-fsdp"):  # without it the strategy has no effect
         zero = ZERO[values.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
     else:
         zero = int(values.on("use-distributed-optimizer") or values.get("optim.name") == "distributed_fused_adam")
@@ -103,6 +103,12 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
         by_stage = by_stage or [number] * stages  # they are known once the instance is
         layout["recomputed_layers_per_stage"] = [min(number, count) for count in by_stage]
     tensor = values.count("expert-tensor-parallel-size", layout["tensor_parallel"])
+    model = {key: values.count(flag, 0) for flag, key in MODEL_FLAGS.items() if values.get(flag)}
+    every, window = values.get("window-attn-skip-freq"), re.match(r"\D*(\d+)", str(values.get("window-size")))
+    if window or (values.complete and model):
+        model["window"] = int(window[1]) if window else 0
+        if window and str(every).isdecimal():
+            model["window_layers"] = model.get("layers", 0) - model.get("layers", 0) // int(str(every))
     routed = values.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1
     return OwnRun(
         framework=framework,
@@ -110,7 +116,7 @@ def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> Ow
         batch_sequences=values.count("global-batch-size", 0) or None,
         expert_tensor=tensor if routed and layout["tensor_parallel"] > 1 else 1,
         pipelines_first=values.on("use-tp-pp-dp-mapping"),
-        model={key: values.count(flag, 0) for flag, key in MODEL_FLAGS.items() if values.get(flag)},
+        model=model,
         sequence_length=values.count("seq-length", 0) or None,
         compute=compute,
         switches=_switches(values, narrow=compute == "fp8", selective=layout["recompute"] == "selective"),

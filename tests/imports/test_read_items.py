@@ -35,7 +35,7 @@ TOLD_FLAGS = """optimizer-cpu-offload tp-comm-overlap-ag use-precision-aware-opt
 
 
 UNKNOWN_FLAGS = """kitchen-attention-backend megatron-fsdp-cuda-graph-mode fsdp-all-gather-in-start-param-sync
-    heterogeneous-block-specs window-stride hybrid-new enable-mhc-new use-fused-new torch-fsdp2-new"""
+    heterogeneous-block-specs window-stride-of-layers hybrid-new enable-mhc-new use-fused-new torch-fsdp2-new"""
 
 
 def read(text: str, name: str = "own.sh") -> UnmodelledItems:
