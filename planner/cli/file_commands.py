@@ -196,8 +196,8 @@ def launch(
             planned, runs = (", ".join(map(str, one)) or "none" if isinstance(one, tuple) else one for one in pair)
             differs.append(f"layout.{key}: {framework} runs {runs} in place of {planned}")
         if near is not None:
-            free = ", both on a network that slows nothing" * (given.instance.network is not None)
-            differs.append(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout{free}")
+            by = f", both of {run.software.name}{' on a free network' * (given.instance.network is not None)}"
+            differs.append(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout{by}")
         if run.nodes > -(-run.gpus // run.host_gpus):
             differs.append(
                 f"{run.nodes:,} hosts of {run.node_gpus} ranks: {run.gpus:,} GPUs do not fill hosts of {run.host_gpus}"

@@ -190,8 +190,7 @@ class Job(Frozen, json_schema_extra=with_schema):
         within = [sum(at) for at in product(*inner, range(self.nodes_per_member))]
         for at in product(*(before[axis] for axis in outer)):
             name = ",".join(f"{axis}={before[axis].index(ranks)}" for axis, ranks in zip(outer, at, strict=True))
-            first = sum(at)
-            yield name, tuple(first + rank for rank in within)
+            yield name, tuple(sum(at) + rank for rank in within)
 
 
 AnyJob = Job | Plan | Mapping[str, Any] | str | Path

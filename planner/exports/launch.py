@@ -28,6 +28,8 @@ SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
 CHOICES = dict.fromkeys(("megatron", "nemo"), _CHOICES | {"recomputed_layers_per_stage"})
 CHOICES |= {"torchtitan": _CHOICES, "deepspeed": {"pipeline_parallel", "zero_stage"}}
+MEGATRON = catalogue("framework_keys")["megatron"]
+MODEL_FLAGS = {flag: path.rpartition(".")[::2] for flag, path in MEGATRON["model"].items()}
 STACKS: dict[str, str] = {framework: keys["stack"] for framework, keys in catalogue("framework_keys").items()}
 UNSAID = "Counted on by the plan and not said here, yours to set"
 FORMS: dict[str, str] = {name: keys["form"] for name, keys in catalogue("framework_keys").items()}  # endings of files
@@ -79,9 +81,8 @@ class LaunchRun:
     @property
     def chunks(self) -> list[int]:
         """Layers of each chunk of a launched run in pass order: the first of every stage, then the second of each."""
-        virtual = self.layout.virtual_stages
         stages = ((smaller_chunks_first(self.model, i), count) for i, count in enumerate(self.layout.layers_per_stage))
-        sizes = [chunk_sizes(count, virtual, smaller_first=bool(first)) for first, count in stages]
+        sizes = [chunk_sizes(count, self.layout.virtual_stages, smaller_first=bool(first)) for first, count in stages]
         return [count for chunks in zip(*sizes, strict=True) for count in chunks]
 
     @property
@@ -211,11 +212,16 @@ def _stated(flags: Flags) -> Flags:
 
 def _model(run: LaunchRun) -> Flags:
     model, latent, experts = run.model, run.model.latent_attention, run.model.experts
-    flags: Flags = {
-        "num-layers": model.layers,
-        "hidden-size": model.hidden,
-        "num-attention-heads": model.heads,
-        "ffn-hidden-size": model.ffn_width,
+    holders: dict[str, Any] = {"": model, "latent_attention": latent, "experts": experts}
+    figures = ((flag, holders[part], name) for flag, (part, name) in MODEL_FLAGS.items())
+    flags: Flags = {flag: getattr(holder, name) or None for flag, holder, name in figures if holder is not None}
+    grouped = latent is None and model.kv != model.heads
+    flags |= {
+        "multi-latent-attention": latent is not None,
+        "kv-channels": model.head if latent is None else None,
+        "group-query-attention": grouped,
+        "num-query-groups": model.kv if grouped else None,
+        "moe-grouped-gemm": experts is not None,
         "seq-length": run.sequence_length,
         "max-position-embeddings": run.sequence_length,
         "vocab-size": model.vocabulary,
@@ -225,34 +231,12 @@ def _model(run: LaunchRun) -> Flags:
         "swiglu": model.gated_ffn,
         "untie-embeddings-and-output-weights": not model.tied_embeddings,
     }
-    if latent is not None:
-        flags |= {
-            "multi-latent-attention": True,
-            "q-lora-rank": latent.q_rank,
-            "kv-lora-rank": latent.kv_rank,
-            "qk-head-dim": latent.head_nope,
-            "qk-pos-emb-head-dim": latent.head_rope,
-            "v-head-dim": latent.head_value,
-        }
-    else:
-        groups = None if model.kv == model.heads else model.kv
-        flags |= {"kv-channels": model.head, "group-query-attention": groups is not None, "num-query-groups": groups}
+    if experts is not None and experts.dense_layers:
+        flags["moe-layer-freq"] = f"([0]*{experts.dense_layers}+[1]*{model.layers - experts.dense_layers})"
     if model.window is not None:  # of each run of layers the last one sees all, or the last ones of all
-        full = model.layers - model.window_layers
-        flags["window-size"] = f"{model.window},0"
-        if full:
-            every = model.layers // full if model.layers % full == 0 else f"([1]*{model.window_layers}+[0]*{full})"
-            flags["window-attn-skip-freq"] = every
-    if experts is not None:
-        dense, routed = experts.dense_layers, model.layers - experts.dense_layers
-        flags |= {
-            "num-experts": experts.count,
-            "moe-router-topk": experts.per_token,
-            "moe-ffn-hidden-size": experts.ffn,
-            "moe-grouped-gemm": True,
-            "moe-shared-expert-intermediate-size": experts.shared_ffn or None,
-            "moe-layer-freq": f"([0]*{dense}+[1]*{routed})" if dense else None,
-        }
+        windows, full = model.window_layers, model.layers - model.window_layers
+        every = model.layers // full if full and model.layers % full == 0 else f"([1]*{windows}+[0]*{full})"
+        flags |= {"window-size": f"{model.window},0", "window-attn-skip-freq": every if full else None}
     return flags
 
 
@@ -498,15 +482,16 @@ def _script(run: LaunchRun, notes: list[str]) -> str:
         remedy = f"plan with --pin layout.zero_stage=1, or --set {key}=false"
         raise InputError(f"{key}: {problem} (layout.zero_stage is 0); {remedy}")
     # As releases of Megatron-LM have it (arguments.py, transformer_config.py).
-    if run.model.experts is not None and software.dispatcher == "hybrid_ep":
-        notes.append("HybridEP is of core_v0.16.0 and later; before, --moe-enable-deepep in its place.")
-    if run.model.experts is not None and software.fused_experts:
-        notes.append("One kernel of all experts, --use-transformer-engine-op-fuser, is of core_v0.18.0 and later.")
-    if software.cuda_graphs != "none" and run.layout.recompute != "none":
-        notes.append("Releases before core_v0.16.0 refuse CUDA graphs of layers that recompute.")
-    if software.fused_loss and loss_implementation(software) == "te":
-        native = f"workload.software.logit_memory_bytes={NATIVE_LOSS_BYTES:g}, which native takes."
-        notes.append(f"core_v0.18.2 and later refuse --cross-entropy-fusion-impl te: for these plan with {native}")
+    routed, graphs = run.model.experts is not None, software.cuda_graphs
+    holding = {
+        "model": True,
+        "hybrid_ep": routed and software.dispatcher == "hybrid_ep",
+        "fused_experts": routed and software.fused_experts,
+        "whole_graphs": routed and graphs == "whole",
+        "recomputed_graphs": graphs != "none" and run.layout.recompute != "none",
+        "fused_loss": software.fused_loss and loss_implementation(software) == "te",
+    }
+    notes += [MEGATRON["releases"][name] for name, holds in holding.items() if holds]
     arrays, groups = "", {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     for name, flags in groups.items():
         arrays += f"{name}=(\n"

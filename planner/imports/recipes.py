@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     return replace(run, gpus=run.gpus or started(script).gpus, items=unmodelled)
 
 
-def _read(values: RunValues, framework: str) -> UnmodelledItems:
+def _read(values: RunValues, framework: str, taken: Sequence[str] = ()) -> UnmodelledItems:
     """Return a run's keys not modelled: none off or listed as without effect; those of NeMo by Megatron's flags too."""
 
     def effect(key: str, value: Any) -> str | None:
@@ -118,7 +118,8 @@ def _read(values: RunValues, framework: str) -> UnmodelledItems:
             return listed
         return megatron_flags.megatron_effect(key.rpartition(".")[2].replace("_", "-"), value)
 
-    return values.items.unmodelled(effect)
+    found = values.items.unmodelled(effect)
+    return found._replace(known=(*taken, *found.known))
 
 
 def torchtitan_run(values: RunValues) -> OwnRun:
@@ -132,6 +133,8 @@ def torchtitan_run(values: RunValues) -> OwnRun:
     keeps = kept == "never" or (kept == "default" and stages > 1)
     recompute = values.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective")
     whole = shard == 1 and layout["context_parallel"] == 1  # context ranks are shards too
+    every = str(values.get("activation_checkpoint.selective_ac_option", "op")) if recompute == "selective" else "op"
+    recompute = "full" if every == "1" else recompute  # each so manyth layer is run again whole
     layout |= {"zero_stage": 0 if whole else 2 if keeps else 3, "recompute": recompute}
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
     if shard > 0:
@@ -154,6 +157,8 @@ def torchtitan_run(values: RunValues) -> OwnRun:
             problem = f"must divide local_batch_size {local} (is {layout['microbatch_sequences']})"
             raise InputError(f"{values.where}: {size}: {problem}; change one")
         layout["microbatches_per_step"] = local // layout["microbatch_sequences"]
+    over_all = ["parallelism.data_parallel_replicate_degree (states are taken as divided over all replicas)"]
+    as_op = ["activation_checkpoint.selective_ac_option (taken as op)"] if every.isdecimal() and every != "1" else []
     compiled = values.on("compile.enable") and "loss" in str(values.get("compile.components", "loss"))
     return OwnRun(
         framework="torchtitan",
@@ -163,7 +168,7 @@ def torchtitan_run(values: RunValues) -> OwnRun:
         sequence_length=values.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
         switches={"fused_loss": compiled, "logit_memory_bytes": TITAN_LOSS_BYTES[compiled]},
-        items=_read(values, "torchtitan"),
+        items=_read(values, "torchtitan", as_op + over_all * (replicate > 1 and shard != 1)),
     )
 
 

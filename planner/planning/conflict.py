@@ -127,7 +127,7 @@ def _enough(instance: Instance, found: JointSolution | None) -> str:
     least = max(found.lower_bound or 0.0, _least_usd(instance))
     than = "" if least >= found.usd * (1 - 1e-6) else f" than {money(rounded(least, 3, up=False))}"
     none = f", and none less{than}" if (instance.limits.budget_usd or 0.0) < least else ""
-    return f"; a plan that keeps the rest costs {money(found.usd)}{none}"
+    return f"; a plan that keeps the rest costs {money(rounded(found.usd, 3, up=True))}{none}"
 
 
 def _least_usd(instance: Instance) -> float:

@@ -413,8 +413,7 @@ def _inner_degrees(problem: JointProblem, t: int) -> list[int]:
     if t < 16 or not problem.has("tensor-2d") or not problem.rules.tensor_2d:
         return [1]
     divisors = (i for i in range(2, t) if t % i == 0)
-    square = min(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i), default=1)
-    return sorted({1, square})
+    return sorted({1, min(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i), default=1)})
 
 
 def _expert_degrees(problem: JointProblem) -> list[int]:

@@ -55,6 +55,7 @@ TRIPS: list[tuple[str, str, dict[str, Any]]] = [
     ("megatron", "llama3-70b", layout_of(8, 5, 17, zero_stage=2)),
     ("megatron", "deepseek-v3", layout_of(1, 16, 64, expert_parallel=64, layers_per_stage=[3, *[4] * 14, 2])),
     ("megatron", "mixtral-8x7b", MIXTURE),
+    ("megatron", "gpt-oss-120b", MIXTURE),  # with windows
     ("torchtitan", "llama3-70b", layout_of(8, 1, 128, zero_stage=3, sequence_parallel=True)),
     ("torchtitan", "llama3-70b", DENSE | {"zero_stage": 2, "recompute": "selective"}),
     ("torchtitan", "llama3-70b", DENSE | {"zero_stage": 0, "virtual_stages": 2, "layers_per_stage": UNEVEN}),
