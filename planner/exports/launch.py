@@ -487,6 +487,7 @@ def _script(run: LaunchRun, notes: list[str]) -> str:
         "model": True,
         "hybrid_ep": routed and software.dispatcher == "hybrid_ep",
         "fused_experts": routed and software.fused_experts,
+        "windows": run.model.window is not None,
         "whole_graphs": routed and graphs == "whole",
         "recomputed_graphs": graphs != "none" and run.layout.recompute != "none",
         "fused_loss": software.fused_loss and loss_implementation(software) == "te",

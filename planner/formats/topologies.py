@@ -125,8 +125,7 @@ def tree(
             path[at] = None
             at = parents[at]
         if at in path:
-            cycle = [*path][[*path].index(at) :]
-            circle = f"its parents run in a circle, {' under '.join([*cycle, at])}"
+            circle = f"its parents run in a circle, {' under '.join([*[*path][[*path].index(at) :], at])}"
             cycles.append(f"{places[at]}: the tree has no root above {at!r}: {circle}; remove one of these links")
         sound.update(path, [at])
     _raise_all(source, cycles)

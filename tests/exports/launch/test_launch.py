@@ -55,7 +55,6 @@ TRIPS: list[tuple[str, str, dict[str, Any]]] = [
     ("megatron", "llama3-70b", layout_of(8, 5, 17, zero_stage=2)),
     ("megatron", "deepseek-v3", layout_of(1, 16, 64, expert_parallel=64, layers_per_stage=[3, *[4] * 14, 2])),
     ("megatron", "mixtral-8x7b", MIXTURE),
-    ("megatron", "gpt-oss-120b", MIXTURE),  # with windows
     ("torchtitan", "llama3-70b", layout_of(8, 1, 128, zero_stage=3, sequence_parallel=True)),
     ("torchtitan", "llama3-70b", DENSE | {"zero_stage": 2, "recompute": "selective"}),
     ("torchtitan", "llama3-70b", DENSE | {"zero_stage": 0, "virtual_stages": 2, "layers_per_stage": UNEVEN}),
@@ -292,6 +291,11 @@ def test_stages_that_share_a_rack_are_read_back(framework: str) -> None:
     of_hosts = replace(mixed, rack_gpus=72, layout=mixed.layout.replaced(replicas_per_rack=8))  # of 4 GPUs
     assert "Give hosts their ranks so that each rack has 4 stages of a pipeline." in launch_file(of_hosts, framework)
     assert "pp-dp-mapping" not in launch_file(near.run, framework).replace("_", "-")
+
+
+def test_windows_go_out_and_come_back() -> None:
+    run, _, instance = run_for("gpt-oss-120b", MIXTURE)
+    assert layout_of_run(back("megatron", run), instance, "x") and "--window-size 128,0" in launch_file(run, "megatron")
 
 
 def test_experts_are_whole_on_their_gpu() -> None:
