@@ -251,7 +251,7 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
 
 
 def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
-    """Return the plan of an evaluated layout, which no search chose: feasible at best, without a bound or rules."""
+    """Return the plan of an evaluated layout, which no search chose: feasible at best, without a bound."""
     name, value = "days_to_train", layout.metrics.days_to_train
     asked = instance.replaced(objective__minimize=name)
     racks = asked.hardware.racks or 0
