@@ -99,8 +99,8 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
 
 def plan_in_time(question: Instance, solving: Solving) -> JointSolution:
     """Search a plan that meets the limits of an instance, its deadline among them, whatever its goal."""
-    # Where money is short the search for the least of it comes to a plan, or to none, far sooner.
-    if question.limits.budget_usd is not None:
+    # Where money or power is short the search for the least capital comes to a plan, or to none, far sooner.
+    if question.limits.budget_usd is not None or question.limits.facility_power_mw is not None:
         return solve_joint_cost(question, solving, days=False)
     return solve_joint(question, solving, rival=question.limits.deadline_days or math.inf)
 
