@@ -233,8 +233,8 @@ def status(physics: PlanPhysics) -> Violations:
     if plan.status != "optimal":
         return
     # A loss is proven within the bracket of its compute, by less than which it falls.
-    bracket = choose.tolerance if choose is not None and asked.minimize == "loss" else 0.0
-    allowed = max(TOLERANCE, asked.days_given_up, bracket)
+    bracket = choose.tolerance if choose is not None and asked.minimize == "loss" else asked.days_given_up
+    allowed = max(TOLERANCE, bracket)
     yield from _apart("status", plan.objective.value, plan.objective.bound, allowed, "optimal, yet value")
     claims = certificates(plan)
     weaker = [name for name in DECISIONS if name in claims and claims[name].status != "optimal"]

@@ -7,7 +7,7 @@ from itertools import combinations
 from planner.checks.rule import Violations, at_most, broken, figures, must_be, must_equal, needs, once, parts
 from planner.instance.framework_rules import FrameworkRules
 from planner.instance.pins import PINS
-from planner.instance.scaling_law import Choose, LossLaw, ModelChoice
+from planner.instance.scaling_law import Choose, ModelChoice
 from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import site_power, wan
@@ -284,16 +284,12 @@ def pools_figures(physics: PlanPhysics, pools: PoolsPlan) -> Violations:
     yield from at_most("limits[deadline]", found, limits.deadline_days, "days to train", "days until the deadline")
 
 
-def _loss(asked: Choose, parameters: float, tokens: float) -> float:
-    return scaling_laws.loss(asked.law if isinstance(asked.law, LossLaw) else asked.loss, parameters, tokens)
-
-
 def stated_loss(physics: PlanPhysics) -> float | None:
     """Recompute the loss of a plan's chosen model and tokens by the law that it states; None if none was chosen."""
     asked, model, tokens = (getattr(physics.instance.workload, name) for name in ("choose", "model", "tokens"))
     if asked is None or physics.plan.model_choice is None:
         return None
-    return _loss(asked, float(transformer.active_parameters(model, embedding=True)), tokens)
+    return scaling_laws.loss(asked.loss_law, float(transformer.active_parameters(model, embedding=True)), tokens)
 
 
 def chosen(physics: PlanPhysics) -> Violations:
@@ -335,14 +331,17 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
     full = gpus * machine_of(physics.instance).peak_flop_per_second * seconds
     rule, what = "choice_figures[assumed]", "whether a rate is assumed"
     yield from must_be(rule, what, stated.assumed is not None, rate is not None)
-    yield from figures("choice_figures[ideal]", stated.ideal, _model_at(asked, full))
+    yield from figures("choice_figures[ideal]", stated.ideal, dict(scaling_laws.ideal(asked, full)))
     if rate is not None and stated.assumed is not None:
-        yield from figures(rule, stated.assumed, _model_at(asked, gpus * rate * seconds))
+        yield from figures(rule, stated.assumed, dict(scaling_laws.ideal(asked, gpus * rate * seconds)))
     batch = limits.max_batch_tokens or 0.0
     yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
-    # The bound on its loss is that of the best model for the bound on its compute.
+    # The bound on its loss is that of the best model for the bound on its compute, or where larger models are refused
+    # and this one has more compute, that of the largest that is not, with all the compute that there is.
     rule, bound = "choice_figures[loss_bound]", physics.plan.objective.bound
-    yield from figures(rule, stated, {"loss_bound": min(_model_at(asked, stated.flop_bound)["loss"], stated.loss)})
+    slack, reach = asked.family.tolerance + SIX_DIGITS, stated.flop_bound if stated.flop <= stated.flop_bound else full
+    largest = scaling_laws.best_parameters(asked.law, stated.flop_bound) * (1 + asked.family.tolerance)
+    yield from figures(rule, stated, {"loss_bound": min(scaling_laws.ideal(asked, reach, largest).loss, stated.loss)})
     if bound is not None:
         yield from must_equal(rule, "bound on the loss against the choice's", bound, stated.loss_bound)
     # Its size is the law's at a compute that was tried and trained in time; its tokens are no fewer.
@@ -352,19 +351,11 @@ def choice_figures(physics: PlanPhysics, asked: Choose, stated: ModelChoice, mod
             yield broken("choice_figures[days_by_flop]", f"{days:g} days for {tried!r} FLOP")
         elif days <= (limits.deadline_days or 0.0) and float(tried) <= stated.flop * (1 + SIX_DIGITS):
             off = min(off, abs(size / scaling_laws.best_parameters(asked.law, float(tried)) - 1))
-    # No model takes more compute than all GPUs have at peak by the deadline, nor than the bound.
+    # No model takes more compute than all GPUs have at peak by the deadline, nor is it larger than those refused.
     rule, most = "choice_figures[flop_bound]", max(full, stated.flop)
     yield from at_most(rule, stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
-    yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
-    slack = asked.family.tolerance + SIX_DIGITS
+    yield from at_most(rule, size, largest * (1 + SIX_DIGITS), "parameters of the model", "parameters of one refused")
     yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
-
-
-def _model_at(asked: Choose, flop: float) -> dict[str, float]:
-    """Recompute FLOP, parameters, tokens and loss of the laws' best model for a compute, its shape open."""
-    size = scaling_laws.best_parameters(asked.law, flop)
-    tokens = scaling_laws.tokens_for(size, flop)
-    return {"flop": flop, "parameters": size, "tokens": tokens, "loss": _loss(asked, size, tokens)}
 
 
 @needs("metrics", "layout", "choose", "model_choice", "model")

@@ -33,9 +33,9 @@ class Objective(Frozen):
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         TOLERANCE,
-        description="Of `days_to_train`: share of the fewest days that may be given up for the cheapest plan within "
-        "it, and of that capital for all-reduces in one leaf domain and a simple layout; 0: none. With WAN gateways, "
-        "which take minutes, the default gives up none.",
+        description="Of `days_to_train`, and of a model's under `loss`: share of the fewest days that may be given up "
+        "for the cheapest plan within it, and of that capital for all-reduces in one leaf domain and a simple layout; "
+        "0: none. With WAN gateways, which take minutes, the default gives up none.",
     )
     indifference: Annotated[float, Field(ge=0, le=0.1)] = Field(
         0.0,
@@ -46,8 +46,8 @@ class Objective(Frozen):
 
     @property
     def days_given_up(self) -> float:
-        """Share of the fewest days that an instance's objective lets a plan give up; 0 for another goal."""
-        return self.tolerance if self.minimize == "days_to_train" else 0.0
+        """Share of the fewest days that an instance's objective lets a plan, or its chosen model, give up; 0: none."""
+        return self.tolerance if self.minimize in ("days_to_train", "loss") else 0.0
 
     @property
     def in_days(self) -> bool:

@@ -111,6 +111,11 @@ class Choose(Sourced):
     )
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(0.01, description="Relative width of compute's bracket.")
 
+    @property
+    def loss_law(self) -> LossLaw:
+        """Law of the loss of a model's choice: the scaling law that chooses its size, where that is a law of loss."""
+        return self.law if isinstance(self.law, LossLaw) else self.loss
+
 
 class Ideal(Frozen):
     """The ideal model by the scaling law, were every GPU used at its peak all the time: compute, size and loss."""
@@ -125,12 +130,12 @@ class ModelChoice(Frozen):
     """The model chosen by the scaling law: its compute, size and loss, and what keeps it from the ideal one."""
 
     flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
-    flop_bound: float = Field(description="The law's model for this compute provably misses the deadline.")
+    flop_bound: float = Field(description="The law's model for this compute provably has no plan by the deadline.")
     parameters: float = Field(description="That a token meets, embeddings included.")
     tokens: float = Field(description="Training tokens.")
     batch_tokens: float = Field(description="Most tokens of a step, by the law of the critical batch or as given.")
     loss: float = Field(description="By the law of the loss, in nats.")
-    loss_bound: float = Field(description="Loss at flop_bound; a larger model of fewer days may be below it.")
+    loss_bound: float = Field(description="No loss is below it, as long as larger models take longer.")
     ideal: Ideal = Field(description="The model at full use of every GPU.")
     assumed: Ideal | None = Field(None, description="The same for workload.choose.assumed_flop_per_second.")
     compute_shares: dict[str, float] = Field(

@@ -10,7 +10,7 @@ from itertools import count
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.scaling_law import Choose, DepthLaw, Family, LossLaw
+from planner.instance.scaling_law import Choose, DepthLaw, Family
 from planner.instance.workload import Experts, Model
 from planner.physics.training import scaling_laws, transformer
 
@@ -53,7 +53,9 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
     low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
     found: list[tuple[int, float, int, int]] = []  # thousandths of a layer from the law, parameters missed, shape
     for units in count(1):
-        hidden = width * units
+        hidden, heads = width * units, units * family.heads_multiple_of
+        if family.kv_heads and heads > family.kv_heads and heads % family.kv_heads:
+            continue
         if size(model_of(family, max(1, math.floor(hidden / family.max_aspect)), units)) > high:
             break  # and wider ones too, with as few layers as they may have
         one, two = (size(model_of(family, layers, units)) for layers in (1, 2))
@@ -80,11 +82,6 @@ class ModelCandidate:
     parameters: float
     tokens: float
     batch_tokens: float | None  # by the law of the critical batch; None: as the instance gives it
-
-
-def loss_law_of(choose: Choose) -> LossLaw:
-    """Return the loss law of a model's choice: the law that chooses its size, where that is a law of loss."""
-    return choose.law if isinstance(choose.law, LossLaw) else choose.loss
 
 
 def model_for(choose: Choose, flop: float) -> ModelCandidate:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
-from planner.instance.scaling_law import Choose, Ideal, ModelChoice
-from planner.models.model_choice import instance_with, loss_law_of, model_for
+from planner.instance.scaling_law import Choose, ModelChoice
+from planner.models.model_choice import instance_with, model_for
 from planner.physics.training import scaling_laws, transformer
 from planner.physics.training.step_prediction import SECONDS_PER_DAY, machine_of
 from planner.plan.certificate import Conflict, ObjectiveValue
@@ -123,20 +123,16 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     stretched = solve_days(plan.instance.replaced(workload__tokens=tokens))
     if (other := stretched.layout) is not None and other.metrics.days_to_train <= deadline * (1 + 1e-6):
         plan, layout = stretched, other  # cut short, it may be slower than the one it stretches
-    law, tokens, candidate = loss_law_of(choose), plan.instance.workload.tokens, model_for(choose, bracket.low)
-
-    def ideal_at(flop: float) -> Ideal:
-        """Describe the model that the scaling law gives for a compute in FLOP, its shape left open."""
-        size = scaling_laws.best_parameters(choose.law, flop)
-        of_size = scaling_laws.tokens_for(size, flop)
-        return Ideal(flop=flop, parameters=size, tokens=of_size, loss=scaling_laws.loss(law, size, of_size))
-
+    tokens, candidate = plan.instance.workload.tokens, model_for(choose, bracket.low)
     flop, seconds = float(transformer.training_flop(candidate.parameters, tokens)), deadline * SECONDS_PER_DAY
     peak, every = machine_of(plan.instance).peak_flop_per_second, layout.gpus_used + layout.gpus_idle
     full, rate = every * peak * seconds, choose.assumed_flop_per_second
     in_order = [days for _, days in sorted(bracket.days.items())]
     grows = in_order == sorted(in_order)  # of the models with a plan larger ones took no fewer days
-    most = max(min(bracket.high, full) if grows else full, flop)
+    most = min(bracket.high, full) if grows else full
+    # Where no larger model has a plan, as in too little memory, this one has more compute than the law gives its size.
+    reach = max(most, flop) if flop <= most * (1 + choose.tolerance) else full
+    largest = scaling_laws.best_parameters(choose.law, most) * (1 + choose.family.tolerance)
     # Of all GPUs' peak compute the shares that are used, and lost to each part of the step, to idle GPUs and to stops.
     metrics, at_work = layout.metrics, layout.gpus_used / every
     working = at_work * metrics.useful_share
@@ -150,25 +146,25 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     shares |= {part: own / metrics.step_seconds * working for part, own in metrics.breakdown_seconds.items() if own > 0}
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = shares.get("gemm", 0.0) - shares["used"]
-    loss = scaling_laws.loss(law, candidate.parameters, tokens)
+    loss = scaling_laws.loss(choose.loss_law, candidate.parameters, tokens)
     tried = dict[str, float]()
     for compute, days in sorted(bracket.days.items()):  # two that only later digits tell apart: the one in time
         tried[f"{compute:.6g}"] = min(days, tried.get(f"{compute:.6g}", math.inf))
     choice = ModelChoice(
         flop=flop,
-        flop_bound=most,
+        flop_bound=max(most, flop) if reach < full else most,
         parameters=candidate.parameters,
         tokens=tokens,
         batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
         loss=loss,
-        loss_bound=min(ideal_at(most).loss, loss),
-        ideal=ideal_at(full),
-        assumed=None if rate is None else ideal_at(every * rate * seconds),
+        loss_bound=min(scaling_laws.ideal(choose, reach, largest).loss, loss),
+        ideal=scaling_laws.ideal(choose, full),
+        assumed=None if rate is None else scaling_laws.ideal(choose, every * rate * seconds),
         compute_shares={part: share for part, share in shares.items() if abs(share) > 1e-12},
         days_by_flop=tried,
     )
     solved = plan.instance.replaced(objective=instance.objective, limits__deadline_days=deadline)
-    bound = choice.loss_bound if bracket.closed else None
-    objective = ObjectiveValue(name="loss", value=loss, bound=bound, gap=relative_gap(loss, bound))
-    status = "feasible" if bound is None or not grows else plan.status
+    gap = relative_gap(loss, choice.loss_bound) or 0.0
+    objective = ObjectiveValue(name="loss", value=loss, bound=choice.loss_bound, gap=gap)
+    status = plan.status if bracket.closed and gap <= choose.tolerance and grows else "feasible"
     return plan.replaced(**as_asked(solved), objective=objective, model_choice=choice, status=status)

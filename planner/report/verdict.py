@@ -120,8 +120,9 @@ def _sureness(plan: Plan) -> str:
     ended = f"; {ENDED[plan.stopped]}{late}" if plan.stopped in ENDED else ""
     bound = money(objective.bound) if objective.name.endswith("_usd") else f"{days(objective.bound)} days"
     bound = f"{objective.bound:.4f} nats a token" if objective.name == "loss" else bound
-    if objective.name == "loss" and plan.status == "optimal":
-        return f"Proven: no plan comes below {bound} (gap {size}), as long as larger models take longer."
+    if objective.name == "loss":
+        known = "Proven" if plan.status == "optimal" else "Not proven optimal"
+        return f"{known}: no plan comes below {bound} (gap {size}{ended}), as long as larger models take longer."
     return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
 
 
@@ -238,7 +239,9 @@ def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     model = plan.instance.workload.model
     shape = f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{_trillions(choice.parameters, 2)} parameters on {_trillions(choice.tokens, 1)} tokens{shape}"
-    text = f"{size}; {choice.flop:.4g} FLOP by the deadline, proven below {choice.flop_bound:.4g}"
+    reached = choice.flop <= choice.flop_bound
+    below = f"proven below {choice.flop_bound:.4g}" if reached else "no larger model has a plan"
+    text = f"{size}; {choice.flop:.4g} FLOP by the deadline, {below}"
     if choice.assumed is not None:
         text += f"; assumed were {_trillions(choice.assumed.parameters, 1)} on {_trillions(choice.assumed.tokens, 0)}"
     yield Statement("choice", "model", text, True)

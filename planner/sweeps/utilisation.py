@@ -11,7 +11,7 @@ from planner.instance.base_types import Frozen
 from planner.instance.instance import Instance
 from planner.models.joint.joint_solution import strategy_of
 from planner.models.joint.search.free_network import fewest_racks
-from planner.models.model_choice import instance_with, loss_law_of, model_for
+from planner.models.model_choice import instance_with, model_for
 from planner.physics.training import scaling_laws, step_prediction, transformer
 from planner.physics.training.parallel_strategy import layout_values
 from planner.physics.training.step_prediction import SECONDS_PER_DAY, free_conditions, machine_of
@@ -77,7 +77,7 @@ def limit_point(
         "layers": candidate.model.layers,
         "hidden": candidate.model.hidden,
         "batch_tokens": asked.limits.max_batch_tokens or 0.0,
-        "loss": scaling_laws.loss(loss_law_of(choose), candidate.parameters, candidate.tokens),
+        "loss": scaling_laws.loss(choose.loss_law, candidate.parameters, candidate.tokens),
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
     if found.racks is None or found.plan is None:

@@ -19,6 +19,7 @@ def random_family(seed: int) -> tuple[Family, DepthLaw, float]:
         head_size=r.choice([64, 128]), heads_multiple_of=r.choice([1, 2, 8]), layers_multiple_of=r.choice([1, 1, 4]),
         ffn_ratio=r.choice([4.0, 3.5, 8 / 3]), gated_ffn=r.random() < 0.5, vocabulary=r.choice([1000, 32_000]),
         min_aspect=r.choice([16.0, 60.0]), max_aspect=r.choice([140.0, 512.0]), tolerance=r.choice([0.01, 0.05]),
+        kv_heads=r.choice([None, None, 3, 8]),
     )  # fmt: skip
     return family, r.choice(DEPTHS), 10 ** r.uniform(7.5, 10.5)
 
@@ -27,8 +28,9 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
     """List thousandths of a layer away from the law, and the miss of the target, of every shape that may be built."""
     found = []
     for units in range(1, 400):
-        hidden, step = units * family.heads_multiple_of * family.head_size, family.layers_multiple_of
-        for layers in range(step, math.floor(hidden / family.min_aspect) + 1, step):
+        heads, step = units * family.heads_multiple_of, family.layers_multiple_of
+        hidden, unequal = heads * family.head_size, heads % min(family.kv_heads or heads, heads)
+        for layers in () if unequal else range(step, math.floor(hidden / family.min_aspect) + 1, step):
             size = model_choice.size(model_choice.model_of(family, layers, units))
             if hidden <= family.max_aspect * layers and abs(size - target) <= family.tolerance * target:
                 away = abs(1000 * layers - round(1000 * scaling_laws.layers_of(depth, hidden)))

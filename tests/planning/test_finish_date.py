@@ -155,8 +155,7 @@ def test_no_other_choice_ends_sooner(explanation: tuple[Instance, Plan, Explanat
     for x in [x for x in found.sites if x.value == "closed"][:1]:
         other = solved(i.replaced(pins={**i.pins, f"sites.racks.{x.plan_value}": 0})).objective.value
         assert (x.days is None and other is None) or x.days == pytest.approx(other, rel=1e-9)
-    text = explanation_text(found)
-    assert "days count from the decision" in text
+    assert "days count from the decision" in explanation_text(found)
 
 
 def test_every_other_start_has_its_end(explanation: tuple[Instance, Plan, Explanation]) -> None:

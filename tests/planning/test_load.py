@@ -424,8 +424,7 @@ def test_a_batch_larger_than_any_is_named(caplog: pytest.LogCaptureFixture) -> N
 def test_a_rack_or_a_recipe_for_another_accelerator_is_named(changes: dict[str, Any], words: list[str]) -> None:
     """The line names both and the racks that carry the accelerator; `two-sites-405b` has B200 in DGX-B200."""
     own = {key if "." in key else f"hardware.{key}": value for key, value in changes.items()}
-    asked = with_entries(data("two-sites-405b"), own)
-    found = list(implausible(load_instance(asked)))
+    found = list(implausible(load_instance(with_entries(data("two-sites-405b"), own))))
     assert len(found) == bool(words) and all(word in line for line in found for word in words), found
 
 

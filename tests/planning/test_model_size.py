@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from commands import invoke, refusal
+from joint_toys import toy
 
 from planner import check, evaluate, limits, solve
 from planner.errors import InputError
@@ -73,6 +74,27 @@ def test_the_bracket_holds(best: Plan) -> None:
     used = choice.compute_shares["used"]
     assert 0 < used < 1 and used == pytest.approx(choice.flop / choice.ideal.flop)
     assert sum(choice.compute_shares.values()) == pytest.approx(1.0)
+
+
+def test_where_memory_refuses_larger_models_the_bound_is_of_the_largest() -> None:
+    """GPUs of 8 GB hold no model of the deadline's compute: more tokens, and no bound of the law's larger model."""
+    found = solve(question(hbm=0.1, days=60.0))
+    choice, law = found.model_choice, catalogue("scaling_laws")["parametric-2024"]
+    assert choice is not None and check(found) == [] and choice.flop_bound < choice.flop < choice.ideal.flop
+    assert choice.loss_bound >= law["e"] + law["a"] / (choice.parameters * 1.16) ** law["alpha"]
+    assert "choice_figures[flop_bound]" in [
+        v.rule for v in check(found.replaced(model_choice=choice.replaced(flop_bound=choice.flop_bound / 2)))
+    ]
+
+
+def test_days_given_up_for_money_are_allowed() -> None:
+    """A campus whose cheapest plan within 10 % of the days trains the model takes 6 % of them, and is verified."""
+    data = toy(7).model_dump(mode="json", exclude_none=True)
+    data["workload"] |= {"model": None, "tokens": None, "choose": {"law": "chinchilla-2", "tolerance": 0.1}}
+    data["workload"]["choose"]["family"] = FAMILY | {"vocabulary": 1000, "tolerance": 0.1}
+    data["limits"]["deadline_days"] = 3
+    found = solve(data | {"objective": {"minimize": "loss", "tolerance": 0.1}})
+    assert check(found) == [] and found.layout.certificate.gap > 0.01
 
 
 STEEP = {"parameters": [1e9, 4e10], "flop": [1e21, 1e22], "tokens": [1e11, 1e11]}  # sizes grow faster than compute

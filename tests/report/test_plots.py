@@ -242,8 +242,7 @@ def test_plots_of_sweeps(request_: PlotRequest) -> None:
 @pytest.mark.parametrize("name", PLOTS)
 @pytest.mark.parametrize("plan", [small(), failing("elastic")], ids=["worked", "failing"])
 def test_plots_of_a_plan(name: str, plan: Any) -> None:
-    figure = getattr(plan, name)().get_figure()
-    assert overprinted(figure) == []
+    assert overprinted(getattr(plan, name)().get_figure()) == []
     pyplot.close("all")
 
 

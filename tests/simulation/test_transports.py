@@ -39,8 +39,7 @@ SIZE = 6e6
 
 def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> float:
     """Return when the last flow of a random permutation of 6 MB ends, over its time at line rate."""
-    flows = permutation(tree.slots, SIZE, seed)
-    return float(flow_seconds(tree, flows, transport, seed, failed).max()) / SIZE
+    return float(flow_seconds(tree, permutation(tree.slots, SIZE, seed), transport, seed, failed).max()) / SIZE
 
 
 @each("transport", ["spray", "ecmp", "adaptive"])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.instance.scaling_law import DepthLaw, LossLaw, PointsLaw, PowerOf
+from planner.instance.scaling_law import Choose, DepthLaw, Ideal, LossLaw, PointsLaw, PowerOf
 from planner.physics.training.transformer import training_flop
 
 
@@ -34,6 +34,13 @@ def tokens_for(parameters: float, flop: float) -> float:
 def loss(law: LossLaw, parameters: float, tokens: float) -> float:
     """Compute a scaling law's loss in nats a token at D tokens: E + A / N^alpha + B / D^beta (Hoffmann 2022, eq. 2)."""
     return float(law.e + law.a / parameters**law.alpha + law.b / tokens**law.beta)
+
+
+def ideal(choose: Choose, flop: float, largest: float = math.inf) -> Ideal:
+    """Compute scaling laws' best model for a FLOP budget, of at most `largest` parameters, its shape left open."""
+    size = min(best_parameters(choose.law, flop), largest)
+    tokens = tokens_for(size, flop)
+    return Ideal(flop=flop, parameters=size, tokens=tokens, loss=loss(choose.loss_law, size, tokens))
 
 
 def power(law: PowerOf, *, tokens: float, flop: float, parameters: float) -> float:

@@ -265,7 +265,8 @@ def model(plan: Plan) -> Shown:
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
     yield Picture(goes, IDEAL)
-    had = ("had by the deadline", {"had": choice.flop}, (choice.flop_bound, "proven too much"))
+    most = choice.flop_bound if choice.flop <= choice.flop_bound else choice.ideal.flop
+    had = ("had by the deadline", {"had": choice.flop}, (most, "proven too much"))
     bars, shades = [had, ("at full use", {"at full use": choice.ideal.flop}, None)], {"had": "c0", "at full use": "c5"}
     svg = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
     yield Picture(svg, BOUND)

@@ -224,8 +224,7 @@ def test_rounds_that_wait_are_all_but_two(micro_batches: list[int], rounds: floa
     for cut, zero, x, d, _ in some_columns(300, 12):
         p = int(x.p)
         counts = np.array([n * p for n in micro_batches])
-        split = PipelineSplits.of(cut, zero, x, d, counts, 1e9)
-        assert split.waits == pytest.approx(rounds / p)
+        assert PipelineSplits.of(cut, zero, x, d, counts, 1e9).waits == pytest.approx(rounds / p)
 
 
 NEVER = 1e9  # seconds, a limit that excludes nothing

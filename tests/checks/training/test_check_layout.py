@@ -137,7 +137,7 @@ GOOD = {"layers": 4, "hidden": 32, "heads": 4, "vocabulary": 100}
 
 def choice(law: Any = LAW, loss: Any = None, *, stated: bool = True, **shape: int) -> Any:
     """Return what the rules read of a plan: what was asked, whether a choice is stated, and the model."""
-    asked = SimpleNamespace(law=law, loss=loss, family=FAMILY)
+    asked = Choose.model_construct(law=law, loss=loss, family=FAMILY)
     model = Model.model_validate({"name": "chosen", **GOOD, **shape})
     workload = SimpleNamespace(choose=asked, model=model, tokens=1e8)
     plan = SimpleNamespace(model_choice=object() if stated else None, objective=None)

@@ -443,8 +443,7 @@ def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
         model = read_config(json.loads(config.read_text())["config"], str(config), config.stem)
         if framework == "deepspeed" and model.experts is not None:
             continue  # it has experts by code alone, not by its configuration
-        base = question("llama3-70b")
-        instance = base.replaced(workload__model=model)
+        instance = question("llama3-70b").replaced(workload__model=model)
         drawn = drawn_layout(rng, model, stack)
         if framework == "deepspeed" and model.layers % drawn["pipeline_parallel"]:
             continue  # it divides layers evenly alone

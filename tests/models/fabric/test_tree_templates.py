@@ -138,8 +138,7 @@ def test_no_four_tiers_at_a_target_are_missing(seed: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(tree_templates, "with_zones", lambda s, *sizes: tall.append(s) or build(s, *sizes))
     i = instance(r.choice([1, 2]), switch(r.choice([3, 4]), r.choice([1e5, 333.33])), max_tiers=4)
     traffic = SiteTraffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
-    t = templates(i)
-    x = t.options(traffic, r.choice([3, 4]))
+    x = templates(i).options(traffic, r.choice([3, 4]))
     seen = 0
     for site, domain in [(s, domain) for s in tall for domain in s.domain_sizes.tolist()]:
         for (send, allreduce), usd in by_loops(r, site, domain):

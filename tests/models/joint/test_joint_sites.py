@@ -169,8 +169,7 @@ def test_racks_beside_the_blocks_are_bought_only_where_pinned() -> None:
 def test_idle_pinned_racks_take_no_fabric() -> None:
     """Five pinned racks of 1 M$ fit 5.2 M$ with the fabric of two of them, not of all."""
     i = case(node("E0"), limits={"budget_usd": 5.2e6}, pins={"sites.racks": 5})
-    dear = SWITCH | {"price_usd": 8e5}
-    network = NETWORK | {"switches": [dear]}
+    network = NETWORK | {"switches": [SWITCH | {"price_usd": 8e5}]}
     sites = Sites(instance=Instance.model_validate(i.model_dump() | {"network": network}))
     each = sites.min_fabric_usd(1)
     assert each == pytest.approx(1e5, rel=1e-3)
@@ -183,8 +182,7 @@ def test_sites_without_a_price_of_fibre_pay_the_default() -> None:
     usd = {}
     for name, wan in (("default", None), ("silent", {}), ("free", {"fibre_usd_per_route_km": 0, "wavelength_usd": 0})):
         i = case(*far, **({} if wan is None else {"wan": wan}))
-        found = placed(i, bare(1, 1), Circuit(10, 1e9))
-        usd[name] = found.capital_usd
+        usd[name] = placed(i, bare(1, 1), Circuit(10, 1e9)).capital_usd
         km = Sites(instance=i).data.pairs["E0", "W0"]
     assert usd["free"] == pytest.approx(2 * RACK_USD)
     assert usd["default"] == usd["silent"] == pytest.approx(2 * RACK_USD + km * 9_700 + 10 * 60_000)

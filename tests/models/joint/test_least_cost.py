@@ -146,8 +146,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the gateways of all sites are left undecided, a budget proves nothing: neither that no plan is in time."""
     monkeypatch.setattr("planner.models.joint.shapes.shape_problem.ShapeProblem.has_gateways", True)
     monkeypatch.setattr("planner.models.joint.shapes.fastest_plan.with_gateways", lambda *_: None)
-    i = toy(3, sites=2, forced=True)
-    found = cheapest(world(i), math.inf)
+    found = cheapest(world(toy(3, sites=2, forced=True)), math.inf)
     assert (found.status, found.plan) == ("unknown", None)
 
 
@@ -205,8 +204,7 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
 
 
 def in_days(i: Instance, days: float | None) -> JointSolution:
-    asked = i.replaced(limits__deadline_days=days)
-    return solve_joint_cost(asked, Solving())
+    return solve_joint_cost(i.replaced(limits__deadline_days=days), Solving())
 
 
 def test_the_deadline_of_an_instance() -> None:

@@ -286,8 +286,7 @@ def test_a_job_that_goes_on_on_spares_alone_has_some() -> None:
 @pytest.mark.parametrize("seed", [16, *more(0)])
 def test_no_failures_give_the_answer_without_them(seed: int) -> None:
     plain, r = solved(case(seed)), failing(seed).reliability
-    none = case(seed).replaced(reliability=Reliability(parts={}))
-    found = solved(none)
+    found = solved(case(seed).replaced(reliability=Reliability(parts={})))
     assert (found.days, found.lower_bound, found.counts) == (plain.days, plain.lower_bound, plain.counts)
     w = case(seed).workload.replaced(availability=0.9)
     given = solved(case(seed).replaced(workload=w, reliability=r))
@@ -318,8 +317,7 @@ def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
         each, once = float(draw.uniform(0.1, 10.0)), float(draw.uniform(0.0, 0.1))
         d = np.arange(1, most + 1)
         own = (each / d + once) * c.column_floor(d, g)
-        bound = float(c.min_seconds(each, once, most, g))
-        assert bound <= own.min() * (1 + 1e-12)
+        assert float(c.min_seconds(each, once, most, g)) <= own.min() * (1 + 1e-12)
         first = int(draw.integers(1, most + 1))
         assert float(c.floor(first * g)) <= c.column_floor(d[first - 1 :], g).min() * (1 + 1e-12)
         limit = float(np.quantile(own, 0.3))

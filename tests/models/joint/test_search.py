@@ -332,8 +332,7 @@ def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
 def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
     """More replicas than sequences, or more micro-batches than each may have, leave no pipeline to look at."""
     for path, value in (("layout.data_parallel", 10**6), ("layout.microbatches_per_step", 10**6)):
-        i = toy(6).replaced(pins={path: value})
-        solution = solved(i)
+        solution = solved(toy(6).replaced(pins={path: value}))
         assert solution.status == "infeasible" and solution.counts.get("ranges nodes", 0) == 0
 
 

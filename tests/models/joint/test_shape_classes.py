@@ -146,8 +146,7 @@ def test_blocks_of_other_sizes_are_housed_as_they_are() -> None:
 @each(("total", "sites"), [(2, 2), (7, 3), (9, 4), (12, 3)])
 def test_ranges_of_largest_parts_hold_every_way_to_share_once(total: int, sites: int) -> None:
     """Halves of a range hold its shapes, and the least sum over any of them is that of a walk over all."""
-    i = toy(7, sites=2, forced=True)
-    world = Solving().world(i)
+    world = Solving().world(toy(7, sites=2, forced=True))
     column = next(columns(world, 1))
     block = column.strategy.block(column.p)
     column = replace(column, d=total * block.replicas)

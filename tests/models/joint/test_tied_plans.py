@@ -117,8 +117,7 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float, m
 def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
     """At a share of 0 the cheapest of the fastest is found, and no end behind it is said to be proven."""
     i = toy(17)
-    best = solve_joint(i, Solving()).plan
-    found = ends_within(Solving().world(i), best, 0.0)
+    found = ends_within(Solving().world(i), solve_joint(i, Solving()).plan, 0.0)
     assert list(found.by_name) == ["capital"]
 
 

@@ -56,8 +56,7 @@ def test_ports_of_unlike_groups() -> None:
     """Five domains in groups of three, two rails: full groups of three routers, smaller ones of two."""
     # A router has a bundle of 4 to each other of its group and its part of the 15 links that leave: 2·4 + 5 in a full
     # group; in a small one 4 + 7 or 4 + 8. A bundle joins two routers, a link two groups.
-    side = SIDE | {"rails": 2, "racks": 10, "rails_per_pod": 1}
-    d = Dragonfly.of(**side)
+    d = Dragonfly.of(**SIDE | {"rails": 2, "racks": 10, "rails_per_pod": 1})
     assert (d.pods, d.group_sizes) == (4, {3: 2, 2: 2})
     assert (d.router_ports(3), d.router_ports(2)) == (13, 12)
     assert (d.up_port_range, d.local_ports, d.global_ports) == ((11, 13), 8, 5)

@@ -161,8 +161,7 @@ def test_diverse_pairs_share_no_edge(seed: int, count: int) -> None:
     """Every pair holds against a cut; one is wherever two paths share no edge, and of all paths every such pair."""
     # With each of the shortest paths that has any partner there is the shortest one.
     w = drawn(seed)
-    net = wan.fibre_of(w, NEAR)
-    found = net.diverse("A", "E", count)
+    found = wan.fibre_of(w, NEAR).diverse("A", "E", count)
     every = [("A access", *p, "E access") for p in walked(w, "a", "e")]
     apart = {(p, q) for p in every for q in every if not set(p[1:-1]) & set(q[1:-1])}
     assert set(found) <= apart and bool(found) == bool(apart)

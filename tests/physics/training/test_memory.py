@@ -47,8 +47,7 @@ def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, f
 ])  # fmt: skip
 def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
     """The first stage holds the embedding and the last the head; alone, tied weights are stored once."""
-    m = GPT22.replaced(tied_embeddings=tied)
-    assert memory.end_copies(m, stage, p) == copies
+    assert memory.end_copies(GPT22.replaced(tied_embeddings=tied), stage, p) == copies
 
 
 def test_a_context_rank_has_the_logits_of_its_own_tokens() -> None:
@@ -102,8 +101,7 @@ def test_dense_layers_stand_at_the_front() -> None:
     """Two dense layers and five of experts on stages of 3, 2 and 2: only the first stage has dense ones."""
     # Experts are divided over four ranks, their optimizer over the two replicas of each that four replicas leave; a
     # token keeps, for each of its two experts, input, output and three inner tensors of 48.
-    s = strategy((3, 2, 2), e=4, d=4)
-    parts = memory.memory_by_stage(machine(MIXED), s)
+    parts = memory.memory_by_stage(machine(MIXED), strategy((3, 2, 2), e=4, d=4))
     attention, expert = 4 * H * H, 3 * H * 48
     dense, shared = attention + 3 * H * F, attention + 3 * H * 32 + 8 * H
     usual = shared * (6 + 12 / 4) + 8 * expert / 4 * (6 + 12 / 1)
