@@ -131,7 +131,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
     grows = in_order == sorted(in_order)  # of the models with a plan larger ones took no fewer days
     most = min(bracket.high, full) if grows else full
     # Where no larger model has a plan, as in too little memory, this one has more compute than the law gives its size.
-    reach = max(most, flop) if flop <= most * (1 + choose.tolerance) else full
+    most, reach = (max(most, flop),) * 2 if flop <= most * (1 + choose.tolerance) else (most, full)
     largest = scaling_laws.best_parameters(choose.law, most) * (1 + choose.family.tolerance)
     # Of all GPUs' peak compute the shares that are used, and lost to each part of the step, to idle GPUs and to stops.
     metrics, at_work = layout.metrics, layout.gpus_used / every
@@ -152,7 +152,7 @@ def _finished(instance: Instance, bracket: Bracket, plan: Plan, layout: LayoutPl
         tried[f"{compute:.6g}"] = min(days, tried.get(f"{compute:.6g}", math.inf))
     choice = ModelChoice(
         flop=flop,
-        flop_bound=max(most, flop) if reach < full else most,
+        flop_bound=most,
         parameters=candidate.parameters,
         tokens=tokens,
         batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
