@@ -104,38 +104,8 @@ def precision(
     )
 
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "model": ("model_name", "architecture"),
-    "layers": ("num_layers", "n_layers", "l"),
-    "hidden": ("hidden_size", "d_model", "h"),
-    "heads": ("num_attention_heads", "attention_heads", "n_heads", "num_heads"),
-    "kv_heads": ("num_query_groups", "num_key_value_heads", "n_kv_heads"),
-    "ffn": ("ffn_hidden_size", "intermediate_size", "ffn_size"),
-    "vocab": ("vocab_size", "vocabulary", "padded_vocab_size"),
-    "gated": ("swiglu", "gated_ffn"),
-    "tied": ("tied_embeddings",),
-    "gpus": ("world_size", "num_gpus", "n_gpus"),
-    "tp": ("tensor_parallel", "tensor_model_parallel_size", "tp_size", "tensor_parallelism"),
-    "pp": ("pipeline_parallel", "pipeline_model_parallel_size", "pp_size", "pipeline_parallelism"),
-    "dp": ("data_parallel", "data_parallel_size", "dp_size", "data_parallelism"),
-    "cp": ("context_parallel", "context_parallel_size", "cp_size"),
-    "ep": ("expert_parallel", "expert_model_parallel_size", "ep_size"),
-    "vp": ("virtual_stages", "virtual_pipeline_model_parallel_size", "vpp", "interleave_vp"),
-    "seq": ("sequence", "sequence_length", "seq_length", "seq_len", "s"),
-    "micro_batch": ("micro_batch_size", "mbs", "microbatch_sequences", "microbatch_size"),
-    "micro_batches": ("microbatches", "num_micro_batches", "num_microbatches", "microbatches_per_step", "mbc"),
-    "global_batch": ("global_batch_size", "gbs", "batch_size", "batch"),
-    "precision": ("dtype", "compute"),
-    "recompute": ("recompute_granularity", "activation_checkpointing"),
-    "zero": ("zero_stage",),
-    "sequence_parallel": ("sp", "seq_parallel"),
-    "accelerator": ("gpu", "gpu_type", "device"),
-    "software": ("framework", "stack"),
-    "nic_gbps": ("nic", "network_gbps"),
-    "step_ms": ("iteration_time_ms", "step_time_ms", "elapsed_time_per_iteration_ms", "ms"),
-    "step_s": ("step_seconds", "iteration_time_s", "step_time_s", "seconds"),
-}
-"""Columns of the table, and what else they may be called; letter case, blanks and dashes do not count."""
+# Columns of the table, and what else they may be called; letter case, blanks and dashes do not count.
+COLUMNS: dict[str, list[str]] = catalogue("run_columns")["columns"]
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "none")
 REMEDY = "give a CSV table with a column for each of these: `planner calibrate --help`"
 SHAPE = ("layers", "hidden", "heads")

@@ -69,7 +69,7 @@ def sweep(
     solved: dict[str, Any] = {"time_limit": swept.time_limit, "gap": swept.gap, "seed": swept.seed}
     options = SweepOptions(shard=part, plans=plans, constants=asked.constants, pairs=pairs, **solved)
     with console.folder_for(plans):
-        tasks = tasks_for(asked.changed(), points, options)
+        tasks = tasks_for(asked.changed(searched=False), points, options)
     first, keys, workers = list(islice(tasks, READ_FIRST)), set[str](), swept.workers
     total = len(first)
     if total >= READ_FIRST:  # equal points count once

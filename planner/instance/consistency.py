@@ -79,7 +79,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
         if searched and places > MOST_PLACES:
             most = f"every two places of a site are compared, so at most {MOST_PLACES:,} may hold one (are {places:,})"
             yield f'grid.nodes: {most}; set "site": false on the others, as `planner grid import --sites N` does'
-    elif racks is None and not hardware.pools and (searched or instance.network is not None):
+    elif racks is None and not hardware.pools and searched:
         yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
     if searched:
         yield from _goal_problems(instance)

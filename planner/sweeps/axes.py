@@ -166,16 +166,27 @@ def changed(
     given: Instance | Mapping[str, Any] | str | Path, changes: Mapping[str, Any], *, searched: bool = True
 ) -> Instance:
     """Return an instance changed at a sweep's axis paths, outright or relative. InputError: path, value, remedy."""
-    base = load_instance(given, searched=searched and not changes)
     where = str(given) if isinstance(given, (str, Path)) else "instance"
+    texts = (f"{path}={value if isinstance(value, str) else shown(value)}" for path, value in changes.items())
+    as_changed = f"{where} with {', '.join(texts)}" if changes else where
+    try:
+        base = load_instance(given, searched=searched and not changes)
+    except InputError:
+        data = data_of(given, where)
+        for path, value in changes.items():  # they may give what the file leaves out, such as the tokens
+            *front, last = canonical(path).split(".")
+            holder: Any = data
+            for key in front:
+                holder = holder.get(key) if isinstance(holder, dict) else None
+            if isinstance(holder, dict) and holder.get(last) is None and not RELATIVE.fullmatch(str(value)):
+                holder[last] = value
+        base = load_instance(data, searched=searched and not changes, where=as_changed)
     if not changes:
         return base
     twice = [name for name, count in Counter(canonical(path) for path in changes).items() if count > 1]
     if twice:
         raise InputError(f"{where}: {twice[0]}: is changed twice; leave one out")
     data = data_of(base, where)
-    texts = (f"{path}={value if isinstance(value, str) else shown(value)}" for path, value in changes.items())
-    as_changed = f"{where} with {', '.join(texts)}"
     # A choice and what is given in its place are changed before a name is looked up, by changes in any order.
     first = ("workload.choose", "workload.tokens", "workload.model")
     for path, value in sorted(changes.items(), key=lambda one: first.index(one[0]) if one[0] in first else len(first)):

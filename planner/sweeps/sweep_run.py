@@ -256,7 +256,7 @@ def tasks_for(
 ) -> Iterator[Task]:
     """Check a sweep's paths and first points, and return the shard's tasks. InputError: one of these cannot be used."""
     constants = None if options.constants is None else read_constants(options.constants)
-    base = load_instance(instance, constants=constants)
+    base = load_instance(instance, searched=False, constants=constants)
     names = {path: canonical(path) for path in {path for point in points for path in point}}
     for path in sorted(names.values()):
         try:

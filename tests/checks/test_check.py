@@ -136,8 +136,7 @@ def test_the_budget_holds_to_the_dollar() -> None:
         assert rules(small(limits__operation_years=years, limits__budget_usd=budget)) == set()
         assert rules(small(limits__operation_years=years, limits__budget_usd=budget - 1)) == {"budget"}
     over, usd = small(limits__budget_usd=TOTAL - 1000), PLAN.fabric.sites["e1"].cost_usd
-    cheap = edited(over, fabric__sites__e1__cost_usd=usd - 1000, cost__total_usd=TOTAL - 1000)
-    assert "budget" in rules(cheap)
+    assert "budget" in rules(edited(over, fabric__sites__e1__cost_usd=usd - 1000, cost__total_usd=TOTAL - 1000))
 
 
 FIRST = (10e6, 40.0, 38.0, 9)  # capital, days, bound on days, racks

@@ -43,7 +43,7 @@ def test_catalogue_of_all_and_of_one() -> None:
     # names their entries.
     unnamed = {"step_errors", "constant_support", "plausible_ranges", "rack_accelerators", "fabric_parts"}
     unnamed |= {"flag_effects", "framework_keys", "framework_rules", "config_families", "allowed_ranges"}
-    unnamed |= {"first_places", "grid_tables", "netbox", "node_labels", "slurm_names"}
+    unnamed |= {"first_places", "grid_tables", "netbox", "node_labels", "run_columns", "slurm_names"}
     listed = {line.split()[0] for line in invoke("catalogue").output.splitlines()}
     assert listed == set(KINDS) == (files - unnamed) | {"instances"}
     for kind in ("models", "accelerators", "racks", "switches", "media", "precisions", "software"):

@@ -213,8 +213,7 @@ def test_a_bill_lists_cables_by_place_and_medium() -> None:
     x = built(DESIGNS["dragonfly 1k"])
     network = x.network.replaced(floor=Floor(), media=media)
     fabric = x.fabric.replaced(cost_usd=fabric_cost.bill(network, x.switch, x.design).usd)
-    priced = replace(x, network=network, fabric=fabric)
-    bill = table(fabric_parts.bill_of_materials(priced))
+    bill = table(fabric_parts.bill_of_materials(replace(x, network=network, fabric=fabric)))
     usd = [float(r["usd"]) for r in bill]
     assert round(sum(usd[:-1]), 2) == usd[-1] == round(fabric.cost_usd, 2)
     order = [m.name for m in media]

@@ -131,8 +131,7 @@ def test_the_gpu_that_likely_ends_first_is_searched_first_and_each_has_figures_o
     """A GPU that comes late has its turn behind a dearer one at hand; the bound of one is none of the next."""
     events: list[planner.Event] = []
     late = {**OTHERS[1], "ready_months": 1 / DAYS_A_MONTH}
-    question = asked(late, objective={"minimize": "finish_date"})
-    plan = planner.solve(question, on_progress=events.append)
+    plan = planner.solve(asked(late, objective={"minimize": "finish_date"}), on_progress=events.append)
     phases = [event.phase for event in events if isinstance(event, planner.PhaseStarted)]
     assert phases[:2] == ["search on H100", "search on B200"]
     second = phases.index("search on B200")

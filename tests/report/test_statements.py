@@ -318,8 +318,7 @@ def test_days_are_written_with_their_bars(ways: tuple[str, ...]) -> None:
     bars = [(r[1], float(r[2]), len(r[4]), len(r[4] + r[5]), r[5][0]) for r in rows if r]
     steps, total = (days for _, days, _, _, mark in bars if mark == "=")
     lost = sum(days for _, days, _, _, mark in bars[[b[0] for b in bars].index(STEPS) :] if mark == "#")
-    left_out = 0.0005 * len(days_by_part(plan))
-    assert steps + lost == pytest.approx(total, abs=left_out)
+    assert steps + lost == pytest.approx(total, abs=0.0005 * len(days_by_part(plan)))
     assert max(end for _, _, _, end, _ in bars) == bars[-1][3]
     for (_, _, _, end, _), (_, _, start, _, mark) in pairwise(bars):
         assert start == 0 if mark == "=" else abs(start - end) <= 1

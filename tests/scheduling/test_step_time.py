@@ -64,8 +64,7 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
     leaf = {n: s.name for s in topology.switches for n in s.nodes}
     stages = [near.nodes[s * job.kinds[0].size : (s + 1) * job.kinds[0].size] for s in range(job.kinds[0].count)]
     sends = [(leaf[a], leaf[b]) for s, stage in enumerate(stages) for a, b in zip(stage, stages[s - 6], strict=True)]
-    leaving = Counter(a for a, b in sends if a != b)
-    assert x.share_leaving[0] * fabric.leaf_domain_racks == max(leaving.values())
+    assert x.share_leaving[0] * fabric.leaf_domain_racks == max(Counter(a for a, b in sends if a != b).values())
     assert x.groups_split == near.groups_split
     network = plan.instance.network
     phi = network.transport.slowdown

@@ -249,6 +249,15 @@ def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[st
     assert all(w in str(error.value) for w in words), str(error.value)
 
 
+def test_a_change_gives_what_a_file_leaves_out() -> None:
+    """Tokens and racks that stand in no file; a wrong key beside them is named with the nearest."""
+    data = json.loads((ROOT / "instances" / "cluster-1k.json").read_text(encoding="utf-8"))
+    wanted = {"workload.tokens": data["workload"].pop("tokens"), "hardware.racks": data["hardware"].pop("racks")}
+    assert axes.changed(data, wanted) == axes.changed(ROOT / "instances" / "cluster-1k.json", wanted)
+    with pytest.raises(InputError, match=r"workload.tokens: is missing(.|\n)*did you mean 'tokens'"):
+        axes.changed(data, {"workload.token": 1e12})
+
+
 @each(("option", "form"), [("--set", r"PATH=x1\.2"), ("--vary", "PATH=VALUES")])
 def test_options_without_path_or_value_are_refused(option: str, form: str) -> None:
     for text in ("limits.budget_usd", "=3", "limits.budget_usd="):

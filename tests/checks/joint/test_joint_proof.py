@@ -165,8 +165,7 @@ def test_an_honest_proof_passes_and_bent_ones_do_not() -> None:
     assert "the bound over every fabric" in free
     none = proof.columns[0].replaced(min_data_parallel=3, max_data_parallel=2)
     assert any("are none" in x for x in bent(columns=(none, *proof.columns)))
-    odd = proof.columns[0].replaced(tensor_parallel=5)
-    (outside,) = bent(columns=(*proof.columns, odd))
+    (outside,) = bent(columns=(*proof.columns, proof.columns[0].replaced(tensor_parallel=5)))
     assert "not in the declared space" in outside
     endless = i.replaced(limits__max_batch_tokens=None)
     assert ["max_batch_tokens" in x for x in violations(endless, found, proof)] == [True]

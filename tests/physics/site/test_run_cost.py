@@ -102,8 +102,7 @@ def test_without_sites_what_is_not_known_is_said() -> None:
 
 def test_a_cluster_without_a_grid_has_its_own_price() -> None:
     own = {"operation": {"energy_usd_per_mwh": 100.0, "carbon_kg_per_mwh": 10.0}}
-    i = instance_with(**own).replaced(grid=None, wan=None, network=None)
-    x = cost.section(i, 365.0, BARE, 4)
+    x = cost.section(instance_with(**own).replaced(grid=None, wan=None, network=None), 365.0, BARE, 4)
     assert x.usd["energy"] == pytest.approx(100 * x.energy_mwh) and x.carbon_tonnes == pytest.approx(x.energy_mwh / 100)
     with pytest.raises(InputError, match=r"operation\.energy_usd_per_mwh: .* remove"):
         load_instance(instance_with(**own))
