@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -183,6 +184,7 @@ Rows = dict[str, list[Figure]]
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
 LEAST_COLUMN, MOST_COLUMN = 14, 30  # characters of a column of figures; longer words go on below
+OF_GOAL = re.compile(r"^objective\.|certificate\.(objective|bound)$")  # figures in the unit of the objective
 SAME = 1e-12  # relative: sums in another order differ by less
 
 
@@ -245,7 +247,13 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     """Write a comparison table of as many columns as fit the width, later ones with ratios to the first one."""
-    cells = {name: [cell(row[0]), *(cell(figure, row[0]) for figure in row[1:])] for name, row in rows.items()}
+    goals = rows.get("objective.name", [None] * len(names))
+
+    def compared(name: str, at: int) -> Figure:
+        """Return the first side's figure, to which a figure of another side has a ratio; days have none to dollars."""
+        return None if at == 0 or (goals[at] != goals[0] and OF_GOAL.search(name)) else rows[name][0]
+
+    cells = {name: [cell(x, compared(name, at)) for at, x in enumerate(row)] for name, row in rows.items()}
     head = min(max(map(len, rows)), width - 2 * (LEAST_COLUMN + 2))
     figures = [
         [cells[key][at] for key, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))

@@ -92,6 +92,8 @@ def test_a_finish_date_is_compared_in_its_own_days() -> None:
     assert headline(late).startswith("80.0 days from the decision, 20.0 days of training; ")
     loss = side("loss", objective__name="loss", objective__value=2.0, **{days: 20.0})
     assert brings(curve, loss) == "0 days"
+    text = table(["late", "loss"], rows_of([late, loss]))  # a loss has no ratio to days
+    assert "0.025x" not in text and "0.438x" in table(["late", "soon"], rows_of([late, soon]))
 
 
 def test_of_many_the_best_are_named() -> None:

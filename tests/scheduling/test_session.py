@@ -59,8 +59,7 @@ def test_every_placement_is_replayed(seed: int) -> None:
 
 def test_mesh_is_in_rank_order() -> None:
     """Ranks run through the mesh slowest axis first; a data line is every other node here."""
-    topology = tree([8], 1)
-    placed = planner.place(topology, {"name": "j", "mesh": {"pipeline": 2, "data": 2, "context": 2}})
+    placed = planner.place(tree([8], 1), {"name": "j", "mesh": {"pipeline": 2, "data": 2, "context": 2}})
     assert [g.name for g in placed.groups][:2] == ["data[pipeline=0,context=0]", "data[pipeline=0,context=1]"]
     assert placed.groups[0].nodes == (placed.nodes[0], placed.nodes[2])
     assert placed.groups[1].nodes == (placed.nodes[1], placed.nodes[3])
