@@ -16,7 +16,7 @@ from planner.physics.training import scaling_laws, transformer
 
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
 SCALE = 1000  # distances from a depth law are in whole thousandths of a layer
-MAX_LAYERS = 10**5  # far above any model
+MAX_LAYERS, MAX_PARAMETERS = 10**5, 1e16  # far above any model
 START = 24, 31  # powers of ten of FLOP among which a model to start from is sought
 
 
@@ -87,7 +87,7 @@ class ModelCandidate:
 def model_for(choose: Choose, flop: float) -> ModelCandidate:
     """Return the family's model that scaling laws choose for `flop` of compute; InputError: no shape is near it."""
     target, family = scaling_laws.best_parameters(choose.law, flop), choose.family
-    model = choose_shape(family, family.depth, target)
+    model = choose_shape(family, family.depth, target) if target < MAX_PARAMETERS else None
     if model is None:
         raise InputError(
             f"workload.choose.family: no shape has {target:.4g} parameters within {family.tolerance:.2%} with heads a "

@@ -48,8 +48,7 @@ def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared
     edges = [edge("n0", ends[0], 500, id="a"), edge(ends[0], "n4", 600, id="b")]
     edges += [edge("n0", ends[1], 700, id="c"), edge(ends[1], "n4", 800, id="d")]
     plan = solved(fibre(edges, protection="one_cut"), asked()).solution
-    said = " ".join(statement.text for statement in decisions.wan(None, plan))
-    assert said.partition("share: ")[2] == shared
+    assert " ".join(statement.text for statement in decisions.wan(None, plan)).partition("share: ")[2] == shared
 
 
 @each("protection", ["none", "one_cut"])

@@ -214,8 +214,7 @@ def test_points_are_plans_that_keep_the_rules(seed: int, sites: int) -> None:
         assert point.bound_days is not None and point.bound_days <= point.days_to_train
         assert point.racks == sum(point.racks_by_site.values())
     assert all(a.capital_usd < b.capital_usd and a.days_to_train > b.days_to_train for a, b in pairwise(curve.points))
-    best = planner.solve(i)
-    assert best.objective.value == pytest.approx(curve.points[-1].days_to_train, rel=1e-9)
+    assert planner.solve(i).objective.value == pytest.approx(curve.points[-1].days_to_train, rel=1e-9)
     assert curve.points[-1].bound_days == curve.points[-1].days_to_train
 
 

@@ -227,7 +227,8 @@ def overlaps_experts(m: Machine, s: LayerShape) -> bool:
     # Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
     # `schedule.may_overlap_experts`.
     kept_apart = limits_expert_overlap(m, s) and (not s.experts_overlap or "moe" in repeated_modules(m, s))
-    return "experts" in m.software.overlaps and not kept_apart
+    divided = m.model.experts is not None and s.expert_parallel > 1
+    return divided and "experts" in m.software.overlaps and not kept_apart
 
 
 def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf) -> float:

@@ -62,8 +62,7 @@ def test_a_split_group_is_counted_as_one() -> None:
     assert (plan.placement.groups_split, plan.placement.extra_pieces, plan.placement.groups_cross_pod) == (1, 1, 0)
     assert rules(plan) == set()
     assert rules(edited(plan, placement__groups_split=0, placement__groups_leaf_local=4)) == {"figures"}
-    across = worked(instance_with(), assignment=split, domains_per_pod=1)
-    assert across.placement.groups_cross_pod == 1
+    assert worked(instance_with(), assignment=split, domains_per_pod=1).placement.groups_cross_pod == 1
 
 
 def test_a_bound_that_no_placement_meets() -> None:

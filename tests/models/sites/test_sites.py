@@ -372,8 +372,7 @@ SENTENCES: list[tuple[str, dict[str, Any], str]] = [
 @each(("rule", "changes", "words"), SENTENCES)
 def test_the_sentence_of_a_rule(rule: str, changes: dict[str, Any], words: str) -> None:
     """It has every number of its limit, by hand from the instance; a bar is its end."""
-    said = RULES[rule].sentence(gather(questions(**changes), ANY))
-    assert words in said + "|"
+    assert words in RULES[rule].sentence(gather(questions(**changes), ANY)) + "|"
 
 
 def test_sentences_of_a_lone_site() -> None:

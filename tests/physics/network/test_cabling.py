@@ -119,8 +119,7 @@ def test_every_loss_is_told(d: Design) -> None:
 ])  # fmt: skip
 def test_spare_ports(used: int, share: float, failure: float, shortage: float, spare: int) -> None:
     """Two ports that fail by even chance both fail once in four."""
-    spares = Spares(share=share, failure_chance=failure, shortage_chance=shortage)
-    assert spare_ports(used, spares) == spare
+    assert spare_ports(used, Spares(share=share, failure_chance=failure, shortage_chance=shortage)) == spare
 
 
 @given(st.integers(1, 200), st.floats(0.001, 0.9), st.floats(0.001, 0.5))

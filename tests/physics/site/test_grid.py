@@ -60,8 +60,7 @@ def test_a_node_without_a_figure_has_none() -> None:
 ])  # fmt: skip
 def test_share_lost_with_the_largest_unit(generation: float, unit: float | None, share: float) -> None:
     """A unit of 25 MW of 100 takes a quarter, one as large as all takes all, and no more; unnamed, all is one unit."""
-    node = NODE.replaced(generation_mw=generation, largest_unit_mw=unit)
-    assert lost_share(node) == share
+    assert lost_share(NODE.replaced(generation_mw=generation, largest_unit_mw=unit)) == share
 
 
 @each(("n1", "share"), [("margin", 0.7), ("off", 1.0), ("full", 1.0)])

@@ -43,8 +43,7 @@ def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:
     assert site_power.it_mw(HARDWARE, 80, 5.0) == pytest.approx(80 * 0.125 + 5.0)
     assert site_power.facility_mw(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25)
     assert site_power.cooling_m2(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25 * 1e3 / 2)
-    within = HARDWARE.replaced(overhead_includes_fabric=True)
-    assert site_power.it_mw(within, 80, 5.0) == pytest.approx(10.0)
+    assert site_power.it_mw(HARDWARE.replaced(overhead_includes_fabric=True), 80, 5.0) == pytest.approx(10.0)
     assert site_power.cooling_m2(HARDWARE.replaced(cooling_kw_per_m2=None), 1) is None
 
 

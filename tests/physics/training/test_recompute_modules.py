@@ -97,8 +97,7 @@ def test_what_modules_discard_by_hand() -> None:
     assert discarded(MIXED, "moe", routed=True) == {"input": inputs, "other": 2 * 16 + 2 * (2 * 24 + H)}
     assert discarded(LATENT, "mla_up_proj", routed=True) == {"attention": 4 * (16 + 16 + 9)}
     cases = ((DENSE, False), (MIXED, True), (LATENT, False), (LATENT, True))
-    norms = [discarded(m, "layernorm", routed=r).get("input", 0) for m, r in cases]
-    assert norms == [0, H, H, 2 * H]
+    assert [discarded(m, "layernorm", routed=r).get("input", 0) for m, r in cases] == [0, H, H, 2 * H]
 
 
 @each(("module", "names", "exchanges"), [
@@ -195,3 +194,11 @@ def test_dense_layers_take_as_long_however_experts_are_divided(name: str) -> Non
         own = replace(SHAPE, expert_parallel=e, experts_overlap=overlap)
         same = replace(own, expert_parallel=min(e, 2))  # whose time a pipeline takes for the other
         assert layer_time.layer_times(m, own, front=True) == layer_time.layer_times(m, same, front=True)
+
+
+@each("name", list(MODELS))
+def test_no_exchange_has_no_launches_of_its_overlap(name: str) -> None:
+    """Dense models, and experts on one rank, launch no second micro-batch, whatever the stack may overlap."""
+    slow, usual = (machine(MODELS[name], overlaps=("experts",), overlap_launch_seconds=x) for x in (10.0, 0.0))
+    alone = replace(SHAPE, expert_parallel=1)
+    assert layer_time.layer_times(slow, alone) == layer_time.layer_times(usual, alone)

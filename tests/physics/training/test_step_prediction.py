@@ -102,8 +102,7 @@ def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: fl
     (8192, 5, 1, False, 8192),
 ])  # fmt: skip
 def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
-    m = replace(toy(), sequence=tokens)
-    assert parallel_strategy.padded(m, shape(t=t, c=k, sp=sp)).sequence == padded
+    assert parallel_strategy.padded(replace(toy(), sequence=tokens), shape(t=t, c=k, sp=sp)).sequence == padded
 
 
 @each(("degrees", "p", "q", "found"), [
