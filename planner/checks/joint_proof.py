@@ -154,6 +154,9 @@ def proof_violations(
         yield from must_equal("min_fabric_stated", "cheapest link and leaf port of a GPU", usd, wanted, " USD")
     rule, free, every = "joint_bounds", proof.fabric_free_bound_days, "days, the bound over every fabric"
     yield from at_most(rule, bound, days, "days, the bound", "days, the value")
+    if free is not None and asked.grid is None:  # a dearer fabric may join racks that the money leaves apart
+        few, all_racks = max_racks(asked, wired_gpus), min(asked.hardware.racks or 0, joined_racks(asked, wired_gpus))
+        yield from at_most(rule, all_racks, few, "racks, for a bound over every fabric", "racks that can be cabled")
     for column, times in Counter(proof.columns).items():
         if times > 1:
             yield broken(rule, f"a column of PP {column.pipeline_parallel} is listed {times} times > 1")

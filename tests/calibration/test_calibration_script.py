@@ -215,8 +215,7 @@ def test_page_and_points(tmp_path: Path) -> None:
     assert [p.error for p in points] == pytest.approx(list(errors.values()))
     name = accuracy_page.TABLE
     begin, end = accuracy_page.MARKS[name]
-    page = f"before\n{begin}old\n{end}after\n"
-    text = accuracy_page.with_table(page, name, accuracy_page.table(points))
+    text = accuracy_page.with_table(f"before\n{begin}old\n{end}after\n", name, accuracy_page.table(points))
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     line = next(x for x in text.splitlines() if x.startswith("| **all**"))
     low, high = step_errors.table().classes[step_errors.ANY].measured_over_predicted

@@ -342,8 +342,7 @@ def test_a_wrong_table_is_named(tmp_path: Path, text: str, message: str) -> None
     ([], "line 2: column accelerator: is missing"),
 ])  # fmt: skip
 def test_command_refuses(tmp_path: Path, arguments: list[str], message: str) -> None:
-    path = write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER)
-    refused = refusal(invoke("calibrate", path, *arguments))
+    refused = refusal(invoke("calibrate", write_rows(tmp_path / "log.csv", [FINE, FINE], HEADER), *arguments))
     assert message in refused and "\n" not in refused
 
 

@@ -62,8 +62,7 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for call in asked[:2]:
         assert (call["epsilon"], call["points"]) == (0.2, 5)
         assert (call["options"].time_limit, call["options"].seed, call["options"].threads) == (9, 3, 2)
-    tokens = [call["instance"].limits.max_batch_tokens for call in asked]
-    assert tokens == [8e6, 4e6, 8e6]
+    assert [call["instance"].limits.max_batch_tokens for call in asked] == [8e6, 4e6, 8e6]
     assert (asked[2]["epsilon"], asked[2]["points"], asked[2]["options"].time_limit) == (0.03, None, None)
 
 
@@ -113,8 +112,7 @@ def test_ctrl_c_keeps_what_is_proven(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         return made(curve(epsilon=0.5, stopped="interrupted"))
 
     answer_with(monkeypatch, search)
-    done = run_here("frontier", "one-rack", "-o", tmp_path / "curve.json")
-    assert done.returncode == Exit.INTERRUPTED
+    assert run_here("frontier", "one-rack", "-o", tmp_path / "curve.json").returncode == Exit.INTERRUPTED
     assert Curve.model_validate_json((tmp_path / "curve.json").read_text()).epsilon == 0.5
 
 

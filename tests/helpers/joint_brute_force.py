@@ -377,8 +377,7 @@ def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any
     limits = i.limits.replaced(budget_usd=None, deadline_days=deadline_days)
     rack_life, usd_per_mwh = operation.pop("rack_life_years", None), operation.pop("usd_per_mwh", 0.0)
     rack = i.hardware.rack.replaced(life_years=rack_life)
-    given = i.model_dump(mode="json", exclude_none=True) | {"operation": operation}
-    i = Instance.model_validate(given)
+    i = Instance.model_validate(i.model_dump(mode="json", exclude_none=True) | {"operation": operation})
     grid = i.grid
     if grid is not None:
         areas = [a.replaced(energy_usd_per_mwh=usd_per_mwh * (1 + k)) for k, a in enumerate(grid.balancing_authorities)]

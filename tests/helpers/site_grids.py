@@ -124,8 +124,7 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
         *nodes, headroom=spare, usd_per_mwh=price, lines=lines, new_lines=[new], rules=rules, prices=prices,
         limits=limits, hardware=hardware, wan={},
     )  # fmt: skip
-    racks = r.choice([None] * 5 + [2, 4])
-    return asking(instance, racks), SitesRequest(fabric_usd_per_rack=1e5)
+    return asking(instance, r.choice([None] * 5 + [2, 4])), SitesRequest(fabric_usd_per_rack=1e5)
 
 
 def best(instance: Instance, request: SitesRequest) -> tuple[int, float] | None:

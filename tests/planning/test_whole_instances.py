@@ -61,6 +61,20 @@ def test_a_budget_below_the_gateways_of_the_fastest_plan(seed: int) -> None:
     assert not planner.check(best) and not planner.check(less)
 
 
+@pytest.mark.parametrize("seed", [21, *more(35, 49)])
+def test_a_bound_over_every_fabric_holds_of_dearer_ones(seed: int) -> None:
+    """Where the budget cables few of a cluster's racks, none is stated: more money for the fabric may be faster."""
+    i = toy(seed)
+    rich, owned = planner.solve(i.replaced(limits__budget_usd=None)), i.hardware.racks * i.hardware.rack.price_usd
+    for usd in (220, 500, 900):
+        plan = planner.solve(i.replaced(limits__budget_usd=owned + usd))
+        free, value = plan.objective.fabric_free_bound, plan.objective.value
+        assert free is None or free <= rich.objective.value * (1 + 1e-9)
+        if free is None and value is not None:
+            parts = {"objective__fabric_free_bound": value, "proof__fabric_free_bound_days": value}
+            assert "joint_bounds" in {v.rule for v in planner.check(plan.replaced(**parts))}
+
+
 QUICK = (1, 60, 171, 300)
 ALONE = len(drawn_keys.optional_keys())
 TIERS = range(0, 2 * ALONE, 56)  # of the slow one

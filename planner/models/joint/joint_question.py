@@ -164,6 +164,13 @@ class World:
             self.most_racks[rails] = most
         return int(self.most_racks[rails])
 
+    @property
+    def cables_all(self) -> bool:
+        """Whether each cluster that a joint question met could cable all racks that a fabric joins, money or not."""
+        racks, known = self.problem.instance.hardware.racks or 0, np.flatnonzero(self.most_racks >= 0).tolist()
+        met = ((self.most_racks[rails], self.problem.joined_racks(rails)) for rails in known)
+        return self.sites is not None or all(most >= min(racks, joined) for most, joined in met)
+
     @cached_property
     def owned_usd(self) -> float:
         """Price in USD of a cluster's racks in a joint question without a grid: all are billed."""

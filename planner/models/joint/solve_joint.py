@@ -66,7 +66,7 @@ def solve_joint(
         status=status,
         days=None if best is None else days_of(instance, best.seconds),
         lower_bound=days_of(instance, bound) if known else None,
-        fabric_free_bound=days_of(instance, min(goal.free, bound)) if known else None,
+        fabric_free_bound=days_of(instance, min(goal.free, bound)) if known and world.cables_all else None,
         plan=best,
         counts=dict(sorted(world.counts.items())),
         stopped="proved" if best is not None and goal.distance <= EPS else stopped,  # whatever ended it behind that

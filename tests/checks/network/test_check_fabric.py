@@ -184,8 +184,7 @@ def test_oversubscription_is_of_rates(most: float, up: int, broken: bool, by_tie
     n = instance_with(network__max_oversubscription=[most] if by_tier else most).network
     side = {"rails": 8, "racks": 84, "leaf_down": 42, "rails_per_pod": 8, "domains_per_pod": 2}
     d = Design(ports=64, leaf_up=up, leaf_bundle=1, nic_gbps=400.0, link_gbps=800.0, **side)
-    found = [v.rule for v in network_limits(n, "rail", d)]
-    assert found == ["oversubscription"] * broken
+    assert [v.rule for v in network_limits(n, "rail", d)] == ["oversubscription"] * broken
 
 
 @each(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])

@@ -111,8 +111,7 @@ def test_days_gained_by_a_cause_are_noticed(away: float) -> None:
     first, second, *_ = lost
     lost[second] += lost[first] + away
     lost[first] = -away
-    found = check(edited(plan, reliability__lost_days=lost))
-    assert [v.rule for v in found] == [f"useful_share[{first}]"]
+    assert [v.rule for v in check(edited(plan, reliability__lost_days=lost))] == [f"useful_share[{first}]"]
 
 
 @each(("spare", "rest"), [(0, "1 spare rack under a target"), (-1, "spare racks: -1 stated, 0")])

@@ -335,8 +335,7 @@ def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
     for name, expected in (("total_cost_of_ownership_usd", found), ("days_to_train", set())):
         changed = edited_at(edited_at(plan, "instance.limits.budget_usd", limit), "instance.objective.minimize", name)
         assert {r for r in broken(changed) if r.startswith("budget")} == expected
-    free = edited_at(plan, "instance.limits.budget_usd", None)
-    assert not any(r.startswith("budget") for r in broken(free))
+    assert not any(r.startswith("budget") for r in broken(edited_at(plan, "instance.limits.budget_usd", None)))
 
 
 def test_loads_without_end_and_links_without_length_are_judged_by_their_rules() -> None:

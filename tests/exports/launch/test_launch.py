@@ -232,8 +232,7 @@ def test_what_later_releases_have_is_named() -> None:
 def test_torchtitan_compiles_the_loss_that_the_plan_has_fused(fused: bool) -> None:
     """Its default compiles nothing: logits in 16 bits, their copy, softmax and gradient in 32 are 14 bytes."""
     software = catalogue("software")["torchtitan"] | ({} if fused else {"fused_loss": False, "logit_memory_bytes": 14})
-    instance = question("llama-3.1-8b", software=software)
-    plan = plan_for(instance, layout_of(1, 1, 64, zero_stage=3))
+    plan = plan_for(question("llama-3.1-8b", software=software), layout_of(1, 1, 64, zero_stage=3))
     launched = run_of(plan, "plan")
     assert ("[compile]\nenable = true\n" in launch_file(launched, "torchtitan")) == fused
     run = back("torchtitan", launched)

@@ -135,8 +135,7 @@ def test_nothing_sent_asks_for_no_uplinks() -> None:
 def test_published_two_tier_cluster() -> None:
     """128 nodes of 8 rails behind 64-port switches at full bisection."""
     # 32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU).
-    found = cheapest(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, send=1.0))
-    d = found.design
+    d = cheapest(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, send=1.0)).design
     assert (d.leaves, d.spines, d.cores, d.switch_links) == (32, 16, 0, 1024)
 
 

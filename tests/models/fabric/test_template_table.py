@@ -24,8 +24,7 @@ def drawn(seed: int, entries: int) -> list[Entry]:
 def table(entries: list[Entry]) -> DesignTable:
     key = np.zeros((len(entries), len(KEY)), dtype=np.int64)
     key[:, AT["stripes"]] = [x[4] for x in entries]
-    columns = [np.array([x[i] for x in entries], dtype=float) for i in range(4)]
-    return DesignTable(*columns, key)
+    return DesignTable(*[np.array([x[i] for x in entries], dtype=float) for i in range(4)], key)
 
 
 def by_pairs(points: list[tuple[float, ...]]) -> list[int]:

@@ -294,8 +294,7 @@ def test_the_cheapest_of_all_pairs_with_its_design(seed: int) -> None:
 def test_three_sites_take_a_form_between_them() -> None:
     """Three parts stand at three sites, whose exchange goes round or over one of them, as designed for all three."""
     plans = [Sites(instance=three_sites(seed)).cheapest((*PARTS, PARTS[1]), Circuit(1, 1e9, 2e9)) for seed in range(16)]
-    forms = {p.wan.exchange for p in plans if p is not None and p.wan is not None}
-    assert {"ring", "tree"} & forms
+    assert {"ring", "tree"} & {p.wan.exchange for p in plans if p is not None and p.wan is not None}
     assert all(p.wan.capex_usd + RACKS_USD + 1e6 == pytest.approx(p.capital_usd) for p in plans if p and p.wan)
 
 

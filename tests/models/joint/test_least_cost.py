@@ -153,8 +153,7 @@ def test_what_is_given_up_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_layers_timed_for_another_machine_are_timed_anew_once() -> None:
     """A cache of a longer model changes no run's cost, and then keeps the layers of the run's own model."""
     i, cache = toy(6), JointCache()
-    other = i.replaced(workload__model=i.workload.model.replaced(hidden=3072))
-    solve_joint_cost(other, Solving(cache=cache))
+    solve_joint_cost(i.replaced(workload__model=i.workload.model.replaced(hidden=3072)), Solving(cache=cache))
     alone, shared = least_run_cost(i, Solving()), least_run_cost(i, Solving(cache=cache))
     assert alone.usd is not None
     assert (shared.status, shared.usd, shared.days) == (alone.status, alone.usd, alone.days)

@@ -299,7 +299,7 @@ def least_capital_plan(goal: LeastCapital, loop: Loop | None = None, *, days: bo
         return JointSolution(
             status="infeasible" if proven else "unknown",
             lower_bound=goal.bound if stopped != "proved" else None,
-            fabric_free_bound=days_of(instance, least) if math.isfinite(least) else None,
+            fabric_free_bound=days_of(instance, least) if math.isfinite(least) and world.cables_all else None,
             **ended,
         )
     bound = min(plan.capital_usd, unproven, goal.bound if stopped != "proved" or goal.ended_early else math.inf)
