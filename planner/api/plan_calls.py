@@ -509,12 +509,9 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     return pandas.DataFrame(flat)
 
 
-def _view(module: str, name: str, *given: Any, **options: Any) -> Any:
-    return getattr(import_module(module), name)(*given, **options)
-
-
-VIEWS.update(html=html, to_frame=to_frame, summary=partial(_view, "planner.report.summary", "summary"))
-VIEWS.update(plot=partial(_view, "planner.report.plots", "plotted"))
+VIEWS.update(html=html, to_frame=to_frame)
+VIEWS["summary"] = lambda *given, **options: import_module("planner.report.summary").summary(*given, **options)
+VIEWS["plot"] = lambda *given, **options: import_module("planner.report.plots").plotted(*given, **options)
 
 
 def show_versions() -> None:

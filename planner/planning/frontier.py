@@ -21,6 +21,7 @@ from planner.models import Options
 from planner.models.joint.joint_cache import JointCache
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.joint_solution import CENTS, EPS, JointPlan, JointSolution
+from planner.models.joint.search.free_network import fastest_of, problem_on
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.whole_curve import Front, WholeCurve, racks_with_spares
 from planner.models.joint.solve_joint import solve_joint
@@ -446,6 +447,9 @@ def curve_around(
     # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
     alike = paying_in_use(plan.instance) is plan.instance
     bound = plan.objective.bound if alike else plan.objective.fabric_free_bound
+    if bound is None and not alike:  # the money cables few of them: the fastest layout on a free network bounds days
+        free = fastest_of(problem_on(plan.instance, asked.racks), time_limit=deadline.limit)
+        bound = days_of(plan.instance, free.bound)
     questions.answers.append((math.inf, bound or 0.0))
     found = [point for point in questions.front() if id(point) in plans] or [asked]
     figures, in_order = [(point.usd, point.days) for point in found], [plans[id(point)] for point in found]

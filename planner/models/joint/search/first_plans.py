@@ -178,8 +178,7 @@ def likely(world: World, s: Strategy, cutoff: float, *, timed: int = TIMED) -> I
             continue
         order = np.argsort(found.keys, kind="stable")
         firsts = np.sort(np.unique(found.rows.p[order], return_index=True)[1])  # of each number of stages
-        likely_stages = found.rows.p[order[firsts[:LIKELY_STAGES]]]
-        some = found.part(order[np.isin(found.rows.p[order], likely_stages)])
+        some = found.part(order[np.isin(found.rows.p[order], found.rows.p[order[firsts[:LIKELY_STAGES]]])])
         cells = columns_of(world, s, zero, some, cutoff, max_blocks_off=2)
         if cells is None:
             continue
