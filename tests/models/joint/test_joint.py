@@ -59,7 +59,9 @@ TOYS = [*(pytest.param(*case, id=name_of(*case)) for case in CASES), *more(*OTHE
 def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
     found = require_optimum(i, Toy(i).best())
-    assert (found.fabric_free_bound or math.inf) <= (found.lower_bound or math.inf) * (1 + 1e-9)
+    free = found.fabric_free_bound  # none where a cluster's money cables few of its racks
+    assert (free or 0.0) <= (found.lower_bound or math.inf) * (1 + 1e-9)
+    assert free is not None or found.plan is None or i.grid is None
 
 
 ALONE = {"layout.tensor_parallel": 1, "layout.context_parallel": 1, "layout.replicas_per_rack": 1}
