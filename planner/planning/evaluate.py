@@ -174,6 +174,8 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
         most = math.floor(tokens / instance.workload.sequence_length)
         known["microbatches_per_step"] = max(1, most // (replicas * sequences))
     together = max(1, gpus // (known["stages_per_rack"] * unit))
+    whole = parallel_strategy.whole_groups(unit, given.get("expert_parallel", 1), range(together, 0, -1))
+    together = whole if replicas <= whole else together  # none of them leaves a rack, nor does an expert group
     strategy = parallel_strategy.strategy_of({"replicas_per_rack": together} | known)
     for fault in _contradictions(instance, strategy, given["data_parallel"]):
         raise InputError(f"evaluate: {fault}")

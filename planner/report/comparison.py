@@ -248,12 +248,11 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     """Write a comparison table of as many columns as fit the width, later ones with ratios to the first one."""
     goals = rows.get("objective.name", [None] * len(names))
-
-    def compared(name: str, at: int) -> Figure:
-        """Return the first side's figure, to which a figure of another side has a ratio; days have none to dollars."""
-        return None if at == 0 or (goals[at] != goals[0] and OF_GOAL.search(name)) else rows[name][0]
-
-    cells = {name: [cell(x, compared(name, at)) for at, x in enumerate(row)] for name, row in rows.items()}
+    alike = [goal == goals[0] for goal in goals]  # days have no ratio to dollars
+    cells = {
+        name: [cell(x, row[0] if i and (alike[i] or not OF_GOAL.search(name)) else None) for i, x in enumerate(row)]
+        for name, row in rows.items()
+    }
     head = min(max(map(len, rows)), width - 2 * (LEAST_COLUMN + 2))
     figures = [
         [cells[key][at] for key, row in rows.items() if not isinstance(row[at], str)] for at in range(len(names))

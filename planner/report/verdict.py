@@ -239,8 +239,7 @@ def model_choice(plan: Plan, choice: ModelChoice) -> Iterator[Statement]:
     model = plan.instance.workload.model
     shape = f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{_trillions(choice.parameters, 2)} parameters on {_trillions(choice.tokens, 1)} tokens{shape}"
-    reached = choice.flop <= choice.flop_bound
-    below = f"proven below {choice.flop_bound:.4g}" if reached else "no larger model has a plan"
+    below = f"proven below {choice.flop_bound:.4g}" if choice.flop <= choice.flop_bound else "none larger has a plan"
     text = f"{size}; {choice.flop:.4g} FLOP by the deadline, {below}"
     if choice.assumed is not None:
         text += f"; assumed were {_trillions(choice.assumed.parameters, 1)} on {_trillions(choice.assumed.tokens, 0)}"
