@@ -145,11 +145,11 @@ def curve_points(physics: PlanPhysics, curve: Curve) -> Violations:
 @needs("curve", "layout", "cost")
 def curve_of_plan(physics: PlanPhysics, curve: Curve, layout: LayoutPlan, _: Cost) -> Violations:
     """Check a curve of money against days by the plan: its own point has its figures, and none beats its bound."""
-    usd, metrics = physics.plan.counted_usd, layout.metrics
+    usd, metrics, limits = physics.plan.counted_usd, layout.metrics, physics.instance.limits
     found: dict[str, Any] = {"days_to_train": metrics.days_to_train, "capital_usd": usd, "mfu": metrics.mfu}
     found |= {"idle_gpus": layout.gpus_idle, "layout": layout_in_short(layout)}
-    # A cluster's plan pays all racks of a budget, and a point those that it uses: more is left for its fabric.
-    all_paid = physics.instance.grid is None and physics.instance.limits.budget_usd is not None
+    # A cluster's plan pays and feeds all racks, and a point those that it uses: more is left for its fabric.
+    all_paid = physics.instance.grid is None and not limits.budget_usd is limits.facility_power_mw is None
     bound = physics.plan.objective.fabric_free_bound if all_paid else physics.plan.objective.bound
     bound = bound if physics.instance.objective.minimize == "days_to_train" else None
     for point in curve.points:

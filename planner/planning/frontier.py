@@ -156,8 +156,8 @@ def budget_of(instance: Instance) -> float:
 
 
 def paying_in_use(instance: Instance) -> Instance:
-    """Return the frontier's instance: a cluster's without a budget, as its points pay only for racks in use."""
-    alike = instance.grid is not None or instance.limits.budget_usd is None
+    """Return the frontier's instance: a cluster's without a budget, as its points pay and feed only racks in use."""
+    alike = instance.grid is not None or instance.limits.budget_usd is instance.limits.facility_power_mw is None
     return instance if alike else instance.replaced(limits__budget_usd=None)
 
 
@@ -444,7 +444,7 @@ def curve_around(
         except (OutOfTimeError, UnansweredError):
             stopped = deadline.cause
     stopped = deadline.cause if deadline.passed else stopped
-    # Where a cluster's racks all take of the budget its fabric has less of it than at fewer racks.
+    # Where a cluster's racks all take of the budget, or of the power, its fabric has less of it than at fewer racks.
     alike = paying_in_use(plan.instance) is plan.instance
     bound = plan.objective.bound if alike else plan.objective.fabric_free_bound
     if bound is None and not alike:  # the money cables few of them: the fastest layout on a free network bounds days

@@ -63,8 +63,7 @@ def test_folds_as_slurm_does(names: list[str], text: str) -> None:
     """The last number alone folds, padding is kept, order too; brackets turn fastest from the left."""
     assert fold_names(names) == text
     assert expand(text) == names
-    turned = "n1s1p3 n1s1p4 n2s1p3 n2s1p4 n1s2p3 n1s2p4 n2s2p3 n2s2p4"
-    assert " ".join(expand("n[1-2]s[1-2]p[3-4]")) == turned
+    assert " ".join(expand("n[1-2]s[1-2]p[3-4]")) == "n1s1p3 n1s1p4 n2s1p3 n2s1p4 n1s2p3 n1s2p4 n2s2p3 n2s2p4"
     assert expand("r[1-2]n[08-09]-ib") == ["r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"]
     # Slurm refuses a range of more than 65,536 names.
     assert fold_names(f"n{i}" for i in range(1, MAX_RANGE + 2)) == f"n[1-{MAX_RANGE},{MAX_RANGE + 1}]"

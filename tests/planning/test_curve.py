@@ -22,6 +22,7 @@ from planner.instance.instance import Instance
 from planner.models import Options
 from planner.models.joint.joint_question import Solving
 from planner.models.joint.solve_joint import solve_joint
+from planner.physics.site import site_power
 from planner.physics.training.step_prediction import days_of
 from planner.plan.plan import Curve, Plan
 from planner.planning import frontier
@@ -143,6 +144,9 @@ def test_a_cluster_whose_curve_pays_fewer_racks_may_beat_its_plan() -> None:
     assert plan.verified and rules(plan, plan.curve) == set()
     assert "one of them beats it" in curve_section(plan.curve)
     assert plan.objective.fabric_free_bound is None and plan.curve.epsilon < 0.7
+    i = plan.instance.replaced(limits__budget_usd=None)  # and power that idle racks do not draw
+    mw = site_power.facility_mw(i.hardware, i.hardware.racks) + 6e-4
+    assert planner.solve(i.replaced(limits__facility_power_mw=mw), curve=True).verified
     plan = planner.solve(joint_toys.toy(7, sites=0), curve=True)  # whose money cables all racks
     beaten = plan.curve.points[-1].replaced(days_to_train=plan.objective.fabric_free_bound / 1.01, bound_days=0.0)
     assert "curve_of_plan" in rules(plan, plan.curve.replaced(points=(beaten.replaced(asked=False),)))

@@ -99,8 +99,7 @@ def test_places_are_open_sites_and_nodes_that_traffic_names() -> None:
 
 @each(("asked", "name"), [("ring", "ring"), ("tree", "tree"), ("auto", "tree"), ("hierarchical", "tree")])
 def test_the_form_named_or_the_fastest(asked: str, name: str) -> None:
-    offered = forms({"x": ["a", "b", "c"]}, 1e9, rtt)
-    found = wan_exchange.choose_form(Wan(exchange=asked), offered, 0.079, rtt)
+    found = wan_exchange.choose_form(Wan(exchange=asked), forms({"x": ["a", "b", "c"]}, 1e9, rtt), 0.079, rtt)
     assert found is not None and found.name == name
     assert wan_exchange.choose_form(Wan(exchange=asked), (), 0.079, rtt) is None
 
