@@ -151,6 +151,8 @@ def torchtitan_run(values: RunValues) -> OwnRun:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
         where = f"{values.where}: module_fqns_per_model_part"
         layout |= megatron_flags.layout_choices("|".join("t" * count for count in chunks), stages, where)
+    elif str(values.get("parallelism.pipeline_parallel_schedule", "1F1B")).lower() not in ("1f1b", "gpipe"):
+        layout["virtual_stages"] = 2 if stages > 1 else 1  # torchtitan's own number where the file has none
     whole = values.count("training.global_batch_size", -1)
     if whole < 1:
         if local % layout["microbatch_sequences"]:

@@ -91,7 +91,8 @@ def check_pins(instance: Instance) -> Iterator[str]:
         # Of the instance, without which there is nothing to decide.
         part = "grid" if path.startswith(("sites.", "wan.")) else "network" if of_network else None
         if kind is None:
-            yield f"pins.{path}: no such decision; {hint(path, [*PINS, *sorted(by_site)])}"
+            known = by_site if path.startswith(RACKS_AT) else {*PINS, *by_site}
+            yield f"pins.{path}: no such decision; {hint(path, sorted(known))}"
         elif not kind[0](value):
             yield f"pins.{path}: must be {kind[1]} (is {shown(value)}); fix the pin"
         elif part is not None and getattr(instance, part) is None:

@@ -249,7 +249,7 @@ def run_pyomo(
     if values is not None:
         point = exact.steps * np.asarray(values, dtype=np.float64)
         solution = Values(partial(built.value, point=point))
-        objective = highs.value_of(built.lp, point) if built.has_goal else None
+        objective = float(np.dot(built.lp.col_cost_, point) + built.lp.offset_) if built.has_goal else None
     if objective is not None and proof.bound is not None and outcome.bound is not None:
         proven = (min(proof.bound, outcome.bound) - relaxed.error) / exact.scale
         bound = float(built.lp.offset_ + (proven if built.minimizes else -proven))

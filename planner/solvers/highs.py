@@ -180,11 +180,6 @@ def broken_by(lp: Any, point: Floats) -> str:
     return ""
 
 
-def value_of(lp: Any, point: Floats) -> float:
-    """Return the objective of a HiGHS model at a point."""
-    return float(np.asarray(lp.col_cost_) @ point + lp.offset_)
-
-
 @dataclass(frozen=True, slots=True)
 class HighsModel:
     """A model as HiGHS reads it: its arrays, the column of each variable by id, and the constraint of each row."""
@@ -467,7 +462,7 @@ def run(
         outcome = Outcome(
             stop=stop_of(result.status),
             solution=None if point is None else Values(partial(built.value, point=point)),
-            objective=value_of(lp, point) if point is not None and built.has_goal else None,
+            objective=float(np.dot(lp.col_cost_, point) + lp.offset_) if point is not None and built.has_goal else None,
             bound=result.bound if built.has_goal else None,
             distance=distance,
             infeasible=result.status == _Status.kInfeasible and (lazy is None or point is None),

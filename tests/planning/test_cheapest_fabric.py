@@ -291,8 +291,7 @@ def test_the_best_so_far_is_kept_where_the_time_ends(monkeypatch: pytest.MonkeyP
 
 def test_pins_of_the_one_site_are_kept() -> None:
     """A decision that is pinned for the cluster alone is as one for every site; none is left out in silence."""
-    given = {"switch": ("64x400:36000:1000",), "rails_per_leaf": 1}
-    asked = question(32, **given)
+    asked = question(32, **{"switch": ("64x400:36000:1000",), "rails_per_leaf": 1})
     pins = {"fabric.cluster.tiers": 3, "fabric.cluster.leaf_bundle": 2, "fabric.cluster.rails_per_pod": 4}
     plan = planner.design_fabric(question_of(asked, pins))
     f = plan.fabric.sites[CLUSTER]

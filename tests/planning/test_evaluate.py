@@ -15,6 +15,7 @@ from tiers import more, slow
 
 import planner
 from planner.errors import InputError
+from planner.instance.catalogue_entries import catalogue
 from planner.instance.software import CORE_ATTENTION
 from planner.models import Options
 from planner.models.joint.joint_question import Solving
@@ -69,6 +70,8 @@ def test_prediction_near_the_published_step() -> None:
     assert found.fits and found.layout.gpus_used == 64
     for own in (found.layout, found.layout.model_dump(mode="json")):  # a layout that a plan or an evaluation has
         assert planner.evaluate(question(), own).step_seconds == found.step_seconds
+    gpu = catalogue("accelerators")["A100-80GB"] | {"nic_efficiency": 1.0}  # the end of its range
+    assert planner.evaluate(question(accelerator=gpu), FULL).step_seconds > 0
     assert math.fsum(found.breakdown_seconds.values()) == pytest.approx(found.step_seconds)
     assert max(math.fsum(x.values()) for x in found.memory_by_stage_bytes) == pytest.approx(found.memory_bytes_per_gpu)
     assert set(found.rests_on) == {k for k, v in found.breakdown_seconds.items() if v}

@@ -202,4 +202,5 @@ def _scaled(part: Any, keys: list[str]) -> Any:
         both = SIXTEEN_BITS if key in SIXTEEN_BITS else (key,)
         return part | {key: part[key] * math.exp(MOVE) for key in both if key in part}
     value = getattr(part, key)
-    return part.replaced(**{key: _scaled(value, rest) if rest else value * math.exp(MOVE)})
+    # Without validation: a share of 1 moves beyond its range.
+    return part.model_copy(update={key: _scaled(value, rest) if rest else value * math.exp(MOVE)})

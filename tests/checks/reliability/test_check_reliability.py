@@ -97,8 +97,7 @@ def test_the_fewest_gpus_of_a_rate(recovery: str) -> None:
     """No smaller job takes as few seconds for each GPU as any of many jobs does, and one of 1 % more seconds does."""
     f = failures(recovery)
     gpus = np.unique(np.exp(np.linspace(1, 8, 3000)).astype(np.int64))
-    rates = f.min_stretch(gpus, 1) / gpus
-    least = np.minimum.accumulate(rates)
+    least = np.minimum.accumulate(f.min_stretch(gpus, 1) / gpus)
     fewest = f.fewest_gpus(least)
     first = gpus[np.searchsorted(-least, -least)]
     assert np.all(fewest <= first) and np.all(f.min_stretch(fewest + 1, 1) / (fewest + 1) <= least * 1.01)

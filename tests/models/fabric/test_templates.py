@@ -236,8 +236,7 @@ def test_limits_leave_out_what_they_exclude_only() -> None:
     kept = x.part((x.send <= send) & (x.allreduce <= allreduce))
     assert len(kept) < len(x)
     for known in (t, templates(i, power_counts=True)):  # from the table of all, and built within the limits
-        some = known.options(traffic, blocks, max_slowdowns=(send, allreduce))
-        assert np.array_equal(some.key, kept.key)
+        assert np.array_equal(known.options(traffic, blocks, max_slowdowns=(send, allreduce)).key, kept.key)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -29,8 +29,7 @@ YEAR_DAYS = 365.0
 
 def of(days: float, mw: float = 1.0, **changes: object) -> RunPlan:
     """Return the run of a site of EAST that draws so much, bought for $1,500."""
-    i = instance_with(**(ALL | changes))
-    return cost.run_section(i, days, BILL, {"e1": mw}, {"e1": "EAST"})
+    return cost.run_section(instance_with(**(ALL | changes)), days, BILL, {"e1": mw}, {"e1": "EAST"})
 
 
 def test_a_run_by_hand() -> None:
@@ -70,8 +69,7 @@ def test_years_by_one_add_up_for_any_life() -> None:
     dice = random.Random(5)
     for _ in range(300):
         years, life = dice.choice([dice.uniform(0, 30), dice.randint(0, 30)]), dice.choice([0.1, 0.25, 1, 2, 3.3])
-        count = math.ceil(years - 1e-9)
-        by_year = [cost.replacements(years, life, n) for n in range(count)]
+        by_year = [cost.replacements(years, life, n) for n in range(math.ceil(years - 1e-9))]
         assert by_year == sorted(by_year)
         assert (by_year[-1] if by_year else 0) == cost.replacements(years, life)
 
